@@ -1,0 +1,86 @@
+"""The only place that starts, joins and leaves Ray."""
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import ray
+from pydantic import Field
+
+from pipeline.paths import ROOT
+from registry.branch import Branch
+from registry.errors import MachineFault
+
+PACKAGES = ("pipeline", "registry", "serving", "training")
+# Ray's sockets lie 60 characters below its folder, and a Unix socket's path may have 107.
+LONGEST_TEMP_DIR = 40
+
+
+class RayParams(Branch):
+    """Which Ray the stages use: the `ray` branch of params.yaml."""
+
+    address: str | None = None
+    """A cluster to join; the environment's RAY_ADDRESS wins; null: a private local Ray."""
+    num_cpus: Annotated[int, Field(ge=1)] | None = None
+    """CPUs of the private local Ray; null: those of the machine."""
+
+
+@contextlib.contextmanager
+def cluster(params: RayParams) -> Iterator[None]:
+    """Have Ray for the length of the block. A private Ray is ended after it, a joined cluster only left.
+
+    Raises MachineFault when Ray cannot start or the cluster does not answer.
+    """
+    address = os.environ.get("RAY_ADDRESS") or params.address
+    with contextlib.chdir(ROOT), _short_temp_dir() as temp_dir:
+        try:
+            if address:
+                _join(address)
+            else:
+                _start(params, temp_dir)
+        except Exception as error:
+            ray.shutdown()
+            where = f"the Ray cluster at {address}" if address else "a private local Ray"
+            raise MachineFault(f"{where} could not be reached: {error}") from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _start(params: RayParams, temp_dir: Path) -> None:
+    # Ray turns token authentication on by itself and keeps the token for the process;
+    # one of our own means that nothing is read from or written to the home folder.
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    ray.init(
+        address="local",
+        num_cpus=params.num_cpus,
+        include_dashboard=False,
+        log_to_driver=bool(os.environ.get("RAY_LOGS")),
+        logging_level=logging.ERROR,
+        _temp_dir=str(temp_dir),
+    )
+
+
+def _join(address: str) -> None:
+    # Only code travels: never data, databases, caches or secrets.
+    modules = [str(ROOT / package) for package in PACKAGES]
+    ray.init(address=address, runtime_env={"py_modules": modules}, log_to_driver=False, logging_level=logging.ERROR)
+    print(f"joined the Ray cluster at {address}: {ray.cluster_resources()}", flush=True)
+
+
+@contextlib.contextmanager
+def _short_temp_dir() -> Iterator[Path]:
+    """A folder for Ray's session whose path is short enough for its sockets; removed after it."""
+    parent = tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent if len(parent) <= LONGEST_TEMP_DIR else "/tmp"))  # noqa: S108 - mkdtemp makes it private
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
