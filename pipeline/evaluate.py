@@ -1,0 +1,108 @@
+"""Stage 6: what the bundle, as it will serve, answers on the test split, beside two baselines. Pure."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from pipeline import paths, stage
+from registry import scorer
+from registry.contract import probabilities
+from registry.files import new_folder, write_json
+from training import baselines, metrics
+from training.metrics import Floats, Ints
+from training.scoring import logits
+
+
+def main() -> None:
+    """Score every kept runtime on test; write metrics.json, predictions.parquet and the plots' data."""
+    torch.set_num_threads(os.cpu_count() or 1)
+    train, test = (pq.read_table(path).to_pydict() for path in (paths.TRAIN, paths.TEST))
+    print(f"evaluate: scoring {len(test['text']):,} test rows", flush=True)
+    loaded = scorer.load(paths.BUNDLE)
+    labels = loaded.contract.labels
+    scores_BC = probabilities(logits(loaded, test["text"]), loaded.contract.temperature)
+    truth_B = np.array([labels.index(label) for label in test["label"]])
+
+    report = {
+        "runtimes": {loaded.runtime: _measure(scores_BC, truth_B, labels, test["slice"])},
+        "baselines": _baselines(train, test, labels, truth_B),
+        "rows": {"train": len(train["text"]), "test": len(test["text"])},
+    }
+    _write_predictions(test, labels, scores_BC)
+    _write_plots(scores_BC, truth_B, labels)
+    write_json(paths.METRICS, _rounded(report))
+    _summarise(report, loaded.runtime)
+
+
+def _measure(scores_BC: Floats, truth_B: Ints, labels: tuple[str, ...], slices: list[str | None]) -> dict[str, Any]:
+    predicted_B = scores_BC.argmax(axis=1)
+    by_slice = {}
+    for name in sorted({name for name in slices if name is not None}):
+        rows = np.array([index for index, value in enumerate(slices) if value == name])
+        by_slice[name] = {
+            "accuracy": metrics.accuracy(truth_B[rows], predicted_B[rows]),
+            "macro_f1": metrics.macro_f1(truth_B[rows], predicted_B[rows]),
+            "support": len(rows),
+        }
+    return {
+        "accuracy": metrics.accuracy(truth_B, predicted_B),
+        "macro_f1": metrics.macro_f1(truth_B, predicted_B),
+        "loss": metrics.log_loss(scores_BC, truth_B),
+        "calibration_error": metrics.calibration_error(scores_BC, truth_B),
+        "reliability": metrics.reliability(scores_BC, truth_B),
+        "confusion": metrics.confusion(truth_B, predicted_B, len(labels)).tolist(),
+        "classes": metrics.per_class(truth_B, predicted_B, labels),
+        "slices": by_slice,
+    }
+
+
+def _baselines(
+    train: dict[str, list[str]], test: dict[str, list[str]], labels: tuple[str, ...], truth_B: Ints
+) -> dict[str, dict[str, float]]:
+    answers = {
+        "majority": baselines.majority(train["label"], len(truth_B)),
+        "tfidf": baselines.tfidf(train["text"], train["label"], test["text"]),
+    }
+    indices = {name: np.array([labels.index(label) for label in given]) for name, given in answers.items()}
+    return {
+        name: {"accuracy": metrics.accuracy(truth_B, given_B), "macro_f1": metrics.macro_f1(truth_B, given_B)}
+        for name, given_B in indices.items()
+    }
+
+
+def _write_predictions(test: dict[str, list[str]], labels: tuple[str, ...], scores_BC: Floats) -> None:
+    predicted = [labels[index] for index in scores_BC.argmax(axis=1)]
+    columns: dict[str, Any] = {"row": test["row"], "key": test["key"], "label": test["label"], "predicted": predicted}
+    columns |= {f"p_{index}": np.round(scores_BC[:, index], 6) for index in range(len(labels))}
+    paths.PREDICTIONS.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), paths.PREDICTIONS)
+
+
+def _write_plots(scores_BC: Floats, truth_B: Ints, labels: tuple[str, ...]) -> None:
+    with new_folder(paths.PLOTS) as folder:
+        pairs = zip(truth_B, scores_BC.argmax(axis=1), strict=True)
+        write_json(folder / "confusion.json", [{"actual": labels[t], "predicted": labels[p]} for t, p in pairs])
+        write_json(folder / "reliability.json", _rounded(metrics.reliability(scores_BC, truth_B)))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def _summarise(report: dict[str, Any], runtime: str) -> None:
+    ours = report["runtimes"][runtime]
+    for name, row in ({runtime: ours} | report["baselines"]).items():
+        print(f"evaluate: {name:<12} accuracy {row['accuracy']:.4f}  macro-F1 {row['macro_f1']:.4f}")
+    print(f"evaluate: calibration error {ours['calibration_error']:.4f}")
+
+
+if __name__ == "__main__":
+    stage.run("evaluate", main)
