@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from registry.contract import Contract
+from registry.contract import Contract, Encoder
 from registry.errors import Refused
 from registry.files import read_json, sha256, write_json
 
@@ -97,6 +97,12 @@ def read_contract(folder: Path) -> Contract:
         raise BundleError(f"{folder} has no {CONTRACT}, so it is neither a checkpoint nor a bundle.") from error
     except (ValueError, ValidationError) as error:
         raise BundleError(f"{folder / CONTRACT} cannot be read as a contract: {error}") from error
+
+
+def encoder_of(folder: Path) -> Encoder:
+    """The encoder of a bundle alone, for those who only need token ids and no model."""
+    config = read_json(folder / MODEL / "config.json")
+    return Encoder(folder / MODEL / "tokenizer.json", read_contract(folder).max_tokens, int(config["pad_token_id"]))
 
 
 def read_manifest(folder: Path) -> Manifest:

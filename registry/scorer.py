@@ -13,7 +13,6 @@ from transformers import AutoModelForSequenceClassification
 from registry import bundle
 from registry.bundle import BundleError
 from registry.contract import Contract, Encoded, Encoder, FloatArray, Prediction, decode, pad
-from registry.files import read_json
 
 Forward = Callable[[Sequence[Encoded]], FloatArray]
 """B encoded texts -> (B, C) logits."""
@@ -74,21 +73,6 @@ class Scorer:
         return self.score(self.encode(texts))
 
 
-def encoder_of(folder: Path) -> Encoder:
-    """The encoder of a bundle alone, for those who only need token ids."""
-    contract = bundle.read_contract(folder)
-    config = read_json(folder / bundle.MODEL / "config.json")
-    return Encoder(folder / bundle.MODEL / "tokenizer.json", contract.max_tokens, int(config["pad_token_id"]))
-
-
-def uncalibrated(checkpoint: Path, device: str = "cpu") -> Scorer:
-    """A scorer straight from a checkpoint folder, before it is a bundle: no digest, no canaries, temperature 1."""
-    contract = bundle.read_contract(checkpoint)
-    forward = TorchForward(checkpoint, device)
-    encode = Encoder(checkpoint / "tokenizer.json", contract.max_tokens, forward.pad_id)
-    return Scorer(contract, encode, forward, "", TORCH_FP32, device)
-
-
 def load(folder: Path, expected_digest: str | None = None, runtime: str = TORCH_FP32, device: str = "cpu") -> Scorer:
     """Re-hash a bundle, load one runtime of it and replay its canaries.
 
@@ -97,7 +81,7 @@ def load(folder: Path, expected_digest: str | None = None, runtime: str = TORCH_
     manifest = bundle.check(folder, expected_digest)
     contract = bundle.read_contract(folder)
     forward = RUNTIMES[runtime](folder, device)
-    scorer = Scorer(contract, encoder_of(folder), forward, manifest.digest, runtime, device)
+    scorer = Scorer(contract, bundle.encoder_of(folder), forward, manifest.digest, runtime, device)
     replay_canaries(scorer)
     return scorer
 
