@@ -8,6 +8,14 @@ from registry.branch import Branch
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Milliseconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Floors(Branch):
+    """What a model must reach on test, whatever the baselines reach."""
+
+    accuracy: Share
+    macro_f1: Share
 
 
 class GateParams(Branch):
@@ -15,16 +23,26 @@ class GateParams(Branch):
 
     min_accuracy: Share
     min_macro_f1: Share
+    corpus_floors: dict[str, Floors] = Field(default_factory=dict)
+    """`data.source` -> floors of a built-in corpus, in place of the two above."""
     max_drop: Share
     """How far the lower end of the 95 % interval of macro-F1 (candidate - champion) may fall below 0."""
     min_slice_accuracy: Share
     min_class_f1: Share
+    min_support: Annotated[int, Field(ge=1)] = 30
+    """Test rows that a slice or a class needs before its floor is judged."""
     max_calibration_error: Share
     max_batch_bound: Share
     """fp32: how far a score may move with its batch-mates."""
+    min_mean_batch: Annotated[float, Field(ge=1)] = 1.5
+    """Texts in a forward, on average, under load."""
     max_p95_ms: Milliseconds
     """One client, one text a request."""
     min_share_of_raw: Share
     """Texts/s over HTTP under load, as a share of the raw forward in the same run."""
-    deploy_timeout_s: Annotated[float, Field(gt=0)]
+    enough_texts_per_s: Annotated[float, Field(ge=0)] = 50.0
+    """Texts/s over HTTP that are enough whatever the raw forward does: HTTP itself bounds a small model."""
+    max_shutdown_s: Seconds = 30.0
+    """From the order to stop under load to the app's end."""
+    deploy_timeout_s: Seconds
     allow_new_labels: bool = False

@@ -1,0 +1,178 @@
+"""Evidence: what was measured on one version and its graph. Gates judge it and look at nothing else."""
+
+from pydantic import BaseModel
+
+from registry.scorer import TORCH_FP32
+
+
+class Seen(BaseModel, frozen=True, extra="forbid"):
+    """One piece of evidence."""
+
+
+class ClassSeen(Seen):
+    """How well one class is told from the others; null where it has no rows."""
+
+    f1: float | None
+    support: int
+
+
+class SliceSeen(Seen):
+    """How well the rows of one slice are answered."""
+
+    accuracy: float
+    support: int
+
+
+class Bin(Seen):
+    """The rows whose top score lies in one tenth of 0..1."""
+
+    rows: int
+    score: float
+    accuracy: float
+
+
+class Offline(Seen):
+    """What the bundle answered on the test split, as `evaluate` measured it."""
+
+    source: str
+    """`data.source`: a built-in corpus has floors of its own."""
+    labels: tuple[str, ...]
+    rows: int
+    accuracy: float
+    macro_f1: float
+    calibration_error: float
+    majority_accuracy: float
+    majority_macro_f1: float
+    tfidf_accuracy: float
+    tfidf_macro_f1: float
+    classes: dict[str, ClassSeen]
+    slices: dict[str, SliceSeen]
+    reliability: tuple[Bin, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    """Row = truth, column = answer, in the order of `labels`."""
+    top_scores: tuple[float, ...]
+    """The top score of every test row."""
+
+
+class Champion(Seen):
+    """The baseline champion and the candidate on the same test rows; class numbers index `labels`."""
+
+    digest: str
+    its_labels: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The labels of either; the rows compared are those whose truth both know."""
+    truth: tuple[int, ...]
+    ours: tuple[int, ...]
+    theirs: tuple[int, ...]
+    left_out: int
+    """Test rows that the champion was trained on, or whose label it does not know."""
+    training_known: bool
+    """Whether it is known which rows the champion was trained on."""
+
+
+class Identity(Seen):
+    """Names and digests as given, as computed by each replica from its bytes, and as answered over HTTP."""
+
+    version: str
+    digest: str
+    graph_digest: str
+    nonce: str
+    loaded: dict[str, str]
+    """Replica id -> bundle digest, asked through the model's handle."""
+    health: dict[str, str]
+    """What `/health` answered for version, digest, graph_digest and nonce."""
+    header_version: str
+    """`x-model-version` of an answer."""
+
+
+class Case(Seen):
+    """One request of the contract's table and what came back."""
+
+    name: str
+    expected: str
+    got: str
+    ok: bool
+
+
+class Way(Seen):
+    """Golden rows asked in one way, against the clean process."""
+
+    answers: int
+    labels_differ: int
+    """Labels that differ although the top two scores are not closer than the bound."""
+    worst: float
+    """Largest difference of a score."""
+
+
+class Parity(Seen):
+    """Answers of the running app against the same runtime in a clean process."""
+
+    runtime: str = TORCH_FP32
+    ways: dict[str, Way]
+    test_rows: int
+    """Test rows answered over HTTP under load."""
+    test_labels_differ: int
+    """Those whose label is not the one that `evaluate` wrote down, near ties left out."""
+
+
+class Batching(Seen):
+    """Texts in each forward, as the scorer saw them while `in_flight` texts were waiting."""
+
+    max_batch_size: int
+    in_flight: int
+    texts_by_size: dict[int, int]
+    """Batch size -> texts that rode in a batch of that size."""
+
+
+class Latency(Seen):
+    """One client, one text a request; milliseconds, one number a repeat."""
+
+    requests: int
+    p50_ms: tuple[float, ...]
+    p95_ms: tuple[float, ...]
+    p99_ms: tuple[float, ...]
+    raw_p50_ms: tuple[float, ...]
+    """The same texts one by one through the scorer in the clean process, in the same repeats."""
+
+
+class Throughput(Seen):
+    """Texts/s under load, one number a repeat, each beside the raw forward of the same minute."""
+
+    in_flight: int
+    threads: int
+    """Threads of the clean process: those of all replicas together."""
+    served: tuple[float, ...]
+    raw: tuple[float, ...]
+    statuses: dict[str, int]
+    """HTTP status or kind of error -> answers."""
+
+
+class Shutdown(Seen):
+    """The app was taken down while requests were in flight."""
+
+    in_flight: int
+    finished: int
+    refused: int
+    """Answered with 503 before they began."""
+    lost: dict[str, int]
+    """Status or kind of error -> requests in flight that got neither."""
+    seconds: float
+    """From the order to the app's last answer and its teardown."""
+    orphans: tuple[str, ...]
+    """Processes that were still there ten seconds after Ray had been left."""
+    port_free: bool
+
+
+class Evidence(Seen):
+    """Everything that was measured."""
+
+    offline: Offline
+    champion: Champion | None
+    """None: no champion yet."""
+    identity: Identity
+    contract: tuple[Case, ...]
+    parity: Parity
+    batching: Batching
+    latency: Latency
+    throughput: Throughput
+    shutdown: Shutdown

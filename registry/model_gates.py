@@ -1,0 +1,176 @@
+"""Gates on the model: it is good, at least as good as the champion, good everywhere, and honest about its doubts."""
+
+import math
+
+import numpy as np
+from pydantic import JsonValue
+
+from registry.chance import Interval, calibration_error_by_chance, macro_f1_difference
+from registry.evidence import Champion, Evidence, Offline
+from registry.gate_params import Floors, GateParams
+from registry.report import Outcome, Verdict
+
+AGAIN = "python -m pipeline.verify"
+
+
+def quality(seen: Evidence, limits: GateParams) -> Verdict:
+    """Better than the majority class, above the floors, and with the champion's labels."""
+    model = seen.offline
+    floors = limits.corpus_floors.get(model.source) or Floors(
+        accuracy=limits.min_accuracy, macro_f1=limits.min_macro_f1
+    )
+    faults = [*_quality_faults(model, floors), *_label_faults(seen, limits)]
+    majority: dict[str, JsonValue] = {"accuracy": model.majority_accuracy, "macro_f1": model.majority_macro_f1}
+    return Verdict(
+        gate="quality",
+        question="Is it better than no model, and good enough?",
+        outcome="fail" if faults else "pass",
+        measured={
+            "accuracy": model.accuracy,
+            "macro_f1": model.macro_f1,
+            "tfidf_accuracy": model.tfidf_accuracy,
+            "tfidf_macro_f1": model.tfidf_macro_f1,
+        },
+        limit={"above_majority": majority, "floors": floors.model_dump()},
+        why="; ".join(
+            [
+                f"accuracy {model.accuracy:.4f} and macro-F1 {model.macro_f1:.4f} on {model.rows:,} test rows, "
+                f"the majority class {model.majority_accuracy:.4f} and {model.majority_macro_f1:.4f}",
+                *faults,
+            ]
+        ),
+        reproduce=AGAIN,
+    )
+
+
+def _quality_faults(model: Offline, floors: Floors) -> list[str]:
+    faults = []
+    if model.accuracy <= model.majority_accuracy or model.macro_f1 <= model.majority_macro_f1:
+        faults.append("it is not above the majority class: look at train.lr, train.epochs and data_report.json")
+    if model.accuracy < floors.accuracy or model.macro_f1 < floors.macro_f1:
+        faults.append(
+            f"it is below the floors of {model.source} (accuracy {floors.accuracy}, macro-F1 {floors.macro_f1}): "
+            "look at train.lr and train.epochs, or change the floors in the gates branch of params.yaml"
+        )
+    return faults
+
+
+def _label_faults(seen: Evidence, limits: GateParams) -> list[str]:
+    if seen.champion is None or limits.allow_new_labels or seen.champion.its_labels == seen.offline.labels:
+        return []
+    return [
+        f"its labels {list(seen.offline.labels)} are not the champion's {list(seen.champion.its_labels)}, so clients "
+        "would meet labels they do not know: give it a name of its own (registry.name), or say that it is meant "
+        "(gates.allow_new_labels: true)"
+    ]
+
+
+def champion(seen: Evidence, limits: GateParams) -> Verdict:
+    """Not worse than the baseline champion on the same test rows, by a paired bootstrap interval."""
+    rival, found = seen.champion, _difference(seen.champion)
+    outcome: Outcome = "pass"
+    measured: JsonValue = None
+    why = "no champion yet: this would be the first promotion"
+    if rival is not None and found is None:
+        outcome, why = "not_enough_rows", f"no test row (0) is left to compare on; {_left_out(rival)}"
+    if rival is not None and found is not None:
+        outcome, why = _no_worse(rival, found, limits.max_drop)
+        measured = {"difference": found.value, "low": found.low, "high": found.high, "rows": len(rival.truth)}
+    return Verdict(
+        gate="champion",
+        question="Is it at least as good as the champion?",
+        outcome=outcome,
+        measured=measured,
+        limit={"low": -limits.max_drop, "champion": rival.digest if rival else None},
+        why=why,
+        reproduce=AGAIN,
+    )
+
+
+def _difference(rival: Champion | None) -> Interval | None:
+    if rival is None or not rival.truth:
+        return None
+    truth_B, ours_B, theirs_B = (np.array(a, dtype=np.int64) for a in (rival.truth, rival.ours, rival.theirs))
+    return macro_f1_difference(truth_B, ours_B, theirs_B)
+
+
+def _no_worse(rival: Champion, found: Interval, max_drop: float) -> tuple[Outcome, str]:
+    """The lower end must not fall below -max_drop.
+
+    On few rows that is doubt, not a verdict, unless even the upper end is below: then it is surely worse.
+    """
+    rows = len(rival.truth)
+    why = (
+        f"macro-F1 {found.value:+.4f} against {rival.digest[:19]} on {rows:,} rows, "
+        f"95 % interval {found.low:+.4f} to {found.high:+.4f}; {_left_out(rival)}"
+    )
+    if found.low >= -max_drop:
+        return "pass", why
+    if found.half_width > max_drop and found.high >= -max_drop:
+        needed = math.ceil(rows * (found.half_width / max(max_drop, 1e-4)) ** 2)
+        return "not_enough_rows", f"{why}; to tell a drop of {max_drop} from chance takes about {needed:,} test rows"
+    return "fail", f"{why}; the champion stays: improve the model, or accept a larger drop (gates.max_drop)"
+
+
+def _left_out(rival: Champion) -> str:
+    if not rival.training_known:
+        return f"{rival.left_out:,} rows left out; which rows the champion was trained on is not recorded"
+    return f"{rival.left_out:,} rows left out that it was trained on or whose label one of the two does not know"
+
+
+def slices(seen: Evidence, limits: GateParams) -> Verdict:
+    """The worst slice and the worst class keep their floors, where there are rows enough to judge."""
+    model, least = seen.offline, limits.min_support
+    by_slice = {n: s.accuracy for n, s in model.slices.items() if s.support >= least}
+    by_class = {n: c.f1 for n, c in model.classes.items() if c.f1 is not None and c.support >= least}
+    notes = [*_worst("slice", "accuracy", by_slice), *_worst("class", "F1", by_class)]
+    faults = [*_below("slice", by_slice, limits.min_slice_accuracy), *_below("class", by_class, limits.min_class_f1)]
+    thin = [f"{name!r} ({s.support})" for name, s in model.slices.items() if s.support < least]
+    thin += [f"{name!r} ({c.support})" for name, c in model.classes.items() if c.support < least]
+    if thin:
+        notes.append(f"fewer than {least} test rows, so not judged: {', '.join(thin)}")
+    return Verdict(
+        gate="slices",
+        question="Is it good everywhere, not only on average?",
+        outcome="fail" if faults else "pass" if by_slice or by_class else "not_enough_rows",
+        measured={"slice_accuracy": dict(by_slice), "class_f1": dict(by_class)},
+        limit={"slice_accuracy": limits.min_slice_accuracy, "class_f1": limits.min_class_f1},
+        why="; ".join(notes + faults),
+        reproduce=AGAIN,
+    )
+
+
+def _worst(kind: str, number: str, values: dict[str, float]) -> list[str]:
+    if not values:
+        return []
+    name = min(values, key=lambda key: (values[key], key))
+    return [f"worst {kind} {name!r} with {number} {values[name]:.4f}"]
+
+
+def _below(kind: str, values: dict[str, float], floor: float) -> list[str]:
+    names = sorted(name for name, value in values.items() if value < floor)
+    return [f"below the floor of {floor}: {kind} {name!r}, which needs more or better rows" for name in names]
+
+
+def calibration(seen: Evidence, limits: GateParams) -> Verdict:
+    """The scores mean what they say; what perfect scores could show on as few rows is no fault."""
+    model, limit = seen.offline, limits.max_calibration_error
+    by_chance = calibration_error_by_chance(np.array(model.top_scores))
+    why = f"expected calibration error {model.calibration_error:.4f} on {model.rows:,} rows, limit {limit}"
+    outcome: Outcome = "pass"
+    if model.calibration_error > limit and model.calibration_error > by_chance:
+        outcome = "fail"
+        why += f"; perfect scores would stay below {by_chance:.4f}: package.calibrate: true fits a temperature"
+    elif model.calibration_error > limit:
+        outcome = "not_enough_rows"
+        needed = math.ceil(model.rows * (by_chance / max(limit, 1e-4)) ** 2)
+        why += f"; perfect scores could reach {by_chance:.4f} on so few; it takes about {needed:,} test rows"
+    return Verdict(
+        gate="calibration",
+        question="Is a score of 0.9 right nine times in ten?",
+        outcome=outcome,
+        measured={"calibration_error": model.calibration_error, "by_chance": by_chance, "rows": model.rows},
+        limit=limit,
+        why=why,
+        reproduce=AGAIN,
+    )
