@@ -1,5 +1,6 @@
 """Stage 6: what the bundle, as it will serve, answers on the test split, beside two baselines. Pure."""
 
+import json
 import os
 from typing import Any
 
@@ -86,7 +87,11 @@ def _write_plots(scores_BC: Floats, truth_B: Ints, labels: tuple[str, ...]) -> N
     with new_folder(paths.PLOTS) as folder:
         pairs = zip(truth_B, scores_BC.argmax(axis=1), strict=True)
         write_json(folder / "confusion.json", [{"actual": labels[t], "predicted": labels[p]} for t, p in pairs])
-        write_json(folder / "reliability.json", _rounded(metrics.reliability(scores_BC, truth_B)))
+        bins = [{**seen, "ideal": seen["score"]} for seen in metrics.reliability(scores_BC, truth_B)]
+        write_json(folder / "reliability.json", _rounded(bins))
+        history = [json.loads(line) for line in paths.HISTORY.read_text(encoding="utf-8").splitlines()]
+        write_json(folder / "train.json", [point for point in history if "train_loss" in point])
+        write_json(folder / "val.json", [point for point in history if "val_loss" in point])
 
 
 def _rounded(value: Any) -> Any:
