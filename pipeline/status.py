@@ -1,0 +1,135 @@
+"""python -m pipeline status: the chain from data to champion in one screen, what is stale, and what mends it."""
+
+import argparse
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from pipeline import paths
+from pipeline.params import load
+from registry import bundle, home, journal
+from registry.errors import Refused
+from registry.files import read_json
+from registry.params import RegistryParams
+from registry.report import Report
+from registry.versions import Known, Registry
+
+Tree = dict[str, Any]
+# They always run, since what they look at is not DVC's; `always changed` alone is no news.
+ALWAYS = "always changed"
+
+
+def main(argv: list[str]) -> None:
+    """Print the status for people, or with --json for programs."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline status", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object, absent things null")
+    arguments = parser.parse_args(argv)
+    params = load("registry", RegistryParams)
+    registry = Registry(home.resolve(paths.ROOT, params), params.name, params.experiment)
+    status = collect(registry)
+    print(json.dumps(status, indent=2, ensure_ascii=False) if arguments.json else _screen(status, registry))
+
+
+def collect(registry: Registry) -> Tree:
+    """The status as one tree: champion, candidate, report, chain, stale."""
+    report = _report()
+    version = read_json(paths.VERSION) if paths.VERSION.is_file() else None
+    candidate = registry.known(version["digest"]) if version else None
+    stale: list[Tree] = _stale()
+    try:
+        champion = registry.known_champion()
+    except Refused as error:
+        champion = None
+        stale.append({"stage": "promote", "why": str(error), "command": "dvc repro"})
+    entries = registry.journal() if registry.home.exists else []
+    if version and candidate is None:
+        why = f"the registry does not hold {version['digest']}"
+        stale.append({"stage": "register", "why": why, "command": "dvc repro"})
+    return {
+        "champion": _named(champion, journal.graph_of(entries, champion.digest) if champion else None),
+        "candidate": _named(candidate, version["graph_digest"] if version else None),
+        "report": report and {"passed": report.passed, "gates": {v.gate: v.outcome for v in report.verdicts}},
+        "chain": {
+            "bundle": _digest(paths.BUNDLE),
+            "registered": candidate.digest if candidate else None,
+            "verified": report.digest if report else None,
+            "promoted": champion.digest if champion else None,
+        },
+        "stale": stale,
+    }
+
+
+def _named(known: Known | None, graph_digest: str | None) -> Tree | None:
+    if known is None:
+        return None
+    return {"name": known.name, "version": known.version, "digest": known.digest, "graph_digest": graph_digest}
+
+
+def _digest(folder: Path) -> str | None:
+    return bundle.read_manifest(folder).digest if folder.is_dir() else None
+
+
+def _report() -> Report | None:
+    return Report.model_validate(read_json(paths.REPORT)) if paths.REPORT.is_file() else None
+
+
+def _stale() -> list[Tree]:
+    """What DVC would run again, and why; also when DVC cannot say."""
+    command = ["dvc", "status", "--json"]
+    done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, env=os.environ, check=False)
+    if done.returncode:
+        return [{"stage": "all", "why": done.stderr.strip().splitlines()[-1:], "command": "dvc status"}]
+    found = []
+    for stage, causes in json.loads(done.stdout or "{}").items():
+        why = [_cause(cause) for cause in causes if cause != ALWAYS]
+        if why:
+            found.append({"stage": stage, "why": "; ".join(why), "command": f"dvc repro {stage}"})
+    return found
+
+
+def _cause(cause: Tree | str) -> str:
+    if isinstance(cause, str):
+        return cause
+    return "; ".join(f"{kind}: {', '.join(map(str, items))}" for kind, items in cause.items())
+
+
+def _screen(status: Tree, registry: Registry) -> str:
+    chain, champion = status["chain"], status["champion"]
+    lines = ["", *_quality(), *_gates(status["report"]), "chain"]
+    lines += [f"  {step:<12}{digest or '-'}" for step, digest in chain.items()]
+    if champion:
+        lines.append(
+            f"champion      {champion['name']} version {champion['version']}, graph {champion['graph_digest']}"
+        )
+    else:
+        lines.append("champion      none yet: dvc repro")
+    whole = len(set(chain.values())) == 1 and champion
+    lines.append(f"one digest    {'yes: what is promoted is what was verified' if whole else 'NO, see above'}")
+    lines += [
+        f"stale         {item['stage']}: {item['why']}\n              {item['command']}" for item in status["stale"]
+    ]
+    lines += ["", f"registry      {registry.home.shown}", f"report        {paths.REPORT_HTML.relative_to(paths.ROOT)}"]
+    lines += ["next          make serve: answer with the champion · make ui: its lineage in MLflow", ""]
+    return "\n".join(lines)
+
+
+def _quality() -> list[str]:
+    if not paths.METRICS.is_file():
+        return []
+    metrics = read_json(paths.METRICS)
+    lines = [f"test split    {'':<14}accuracy  macro-F1"]
+    for name, row in (metrics["runtimes"] | metrics["baselines"]).items():
+        lines.append(f"              {name:<14}{row['accuracy']:>8.4f}{row['macro_f1']:>10.4f}")
+    return lines
+
+
+def _gates(report: Tree | None) -> list[str]:
+    if report is None:
+        return ["report        none yet: dvc repro verify"]
+    by_outcome: dict[str, list[str]] = {}
+    for gate, outcome in report["gates"].items():
+        by_outcome.setdefault(outcome, []).append(gate)
+    lines = [f"report        {'passed' if report['passed'] else 'FAILED'}"]
+    return lines + [f"  {outcome:<12}{', '.join(gates)}" for outcome, gates in by_outcome.items()]
