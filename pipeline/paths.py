@@ -10,6 +10,7 @@ WORK = ROOT / ".work"
 
 RAW = ROOT / "data/raw"
 """fetch: the rows as they came; `source.json` says from where, with each file's sha256."""
+SOURCE = RAW / "source.json"
 
 SPLITS = ROOT / "data/splits"
 TRAIN = SPLITS / "train.parquet"
