@@ -1,0 +1,43 @@
+"""The graph digest: how a version is served, as one name. Needs no ray.serve."""
+
+import hashlib
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+from registry.closure import import_closure
+from registry.files import dump_json, sha256
+from serving.params import ServeParams
+
+RUNTIME, PRECISION = "torch", "fp32"
+LIBRARIES = ("ray", "torch", "transformers", "tokenizers")
+# Serve itself gives every replica its own name in these; nobody chose them.
+INJECTED = "RAY_SERVE_INTERNAL_"
+
+
+def graph_digest(params: ServeParams) -> str:
+    """`sha256:<hex>` over the params, our serving code and page, Serve's variables, libraries, runtime, device kind.
+
+    The same in the driver and in Serve's processes. Host, port, route prefix and the machine's CPUs are not in it.
+    """
+    root = Path(__file__).resolve().parents[1]
+    pages = [path.relative_to(root).as_posix() for path in (root / "serving/page").rglob("*") if path.is_file()]
+    graph = {
+        "params": params.model_dump(mode="json"),
+        "files": {name: sha256(root / name) for name in sorted({*import_closure(root, "serving.app"), *pages})},
+        "environment": {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("RAY_SERVE_") and not name.startswith(INJECTED)
+        },
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "runtime": RUNTIME,
+        "precision": PRECISION,
+        "device": device_kind(params),
+    }
+    return "sha256:" + hashlib.sha256(dump_json(graph).encode()).hexdigest()
+
+
+def device_kind(params: ServeParams) -> str:
+    """`cuda` when a replica is given GPU, else `cpu`."""
+    return "cuda" if params.num_gpus > 0 else "cpu"

@@ -1,0 +1,55 @@
+"""Whether the model answers, known before anybody asks: a canary every second."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+from pydantic import JsonValue
+
+from serving.messages import Alive
+
+PERIOD_S = 1.0
+TIMEOUT_S = 2.0
+STALE_S = 4.0
+
+
+class Monitor:
+    """Asks the model deployment a canary every second and remembers the answer; `/health` only reads."""
+
+    def __init__(self, ask: Callable[[], Awaitable[Alive]]) -> None:
+        self._ask = ask
+        self._fault: str | None = "no canary has been answered yet"
+        self._right_at: float | None = None
+        self.loaded: dict[str, JsonValue] = {}
+        """What the replica that answered last holds."""
+        self.down = asyncio.Event()
+        """Set while the model does not answer, so that waiting requests can be told at once."""
+        self.down.set()
+
+    @property
+    def fault(self) -> str | None:
+        """Why the model cannot be trusted to answer now, or None."""
+        if self._fault:
+            return self._fault
+        age = time.monotonic() - (self._right_at or 0.0)
+        return f"no canary has been answered for {age:.0f} s" if age > STALE_S else None
+
+    async def watch(self) -> None:
+        """Ask for ever, once a second; ends when cancelled."""
+        while True:
+            began = time.monotonic()
+            await self._once()
+            await asyncio.sleep(max(0.0, began + PERIOD_S - time.monotonic()))
+
+    async def _once(self) -> None:
+        # Silence makes stale (4 s), a wrong answer is a fault at once.
+        with contextlib.suppress(Exception):
+            alive = await asyncio.wait_for(self._ask(), TIMEOUT_S)
+            self._fault, self.loaded = alive.fault, alive.loaded
+            if alive.fault is None:
+                self._right_at = time.monotonic()
+        if self.fault:
+            self.down.set()
+        else:
+            self.down.clear()

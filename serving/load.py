@@ -1,0 +1,126 @@
+"""Many clients at once -> what each got, when, and in which batch. Bounded in count and in time."""
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+_BATCH = re.compile(r'batch;desc="(\d+)"')
+REQUEST_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request with one text; times are seconds of `time.monotonic`."""
+
+    text: int
+    """Which of the texts."""
+    began: float
+    ended: float
+    status: str
+    """HTTP status, or the kind of error when no answer came."""
+    label: str | None = None
+    scores: Mapping[str, float] | None = None
+    batch: int | None = None
+    """Texts in the forward that it rode in."""
+    served_by: str | None = None
+
+    @property
+    def ms(self) -> float:
+        """From the request to its whole answer."""
+        return (self.ended - self.began) * 1000
+
+
+class Load:
+    """`in_flight` clients that ask one text a request, each its next when answered, until told or timed to stop.
+
+    `run` it, or have it run beside a `with` block. A missing answer is an `Answer` whose status says why.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        texts: Sequence[str],
+        in_flight: int,
+        at_most_s: float,
+        headers: Mapping[str, str] | None = None,
+        at_most_texts: int | None = None,
+    ) -> None:
+        self._url, self._texts, self._in_flight, self._at_most_s = url, texts, in_flight, at_most_s
+        self._headers = dict(headers or {})
+        self._turns: Iterator[int] = count() if at_most_texts is None else iter(range(at_most_texts))
+        self._stop, self._answered = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self.run, daemon=True)
+        self.answers: list[Answer] = []
+
+    def run(self) -> list[Answer]:
+        """All answers; what began in time is waited for."""
+        asyncio.run(self._drive())
+        return self.answers
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def wait_for_an_answer(self, at_most_s: float) -> bool:
+        """Whether one came in time."""
+        return self._answered.wait(at_most_s)
+
+    def stop(self) -> None:
+        """No new requests; return when those that began have ended."""
+        self._stop.set()
+        self._thread.join(2 * REQUEST_TIMEOUT_S)
+
+    async def _drive(self) -> None:
+        until = time.monotonic() + self._at_most_s
+        # A connection each, or clients would wait for one another and not for the app.
+        limits = httpx.Limits(max_connections=self._in_flight, max_keepalive_connections=self._in_flight)
+
+        async def ask_on(client: httpx.AsyncClient) -> None:
+            for turn in self._turns:
+                if self._stop.is_set() or time.monotonic() >= until:
+                    return
+                self.answers.append(await self._ask(client, turn % len(self._texts)))
+                self._answered.set()
+
+        async with httpx.AsyncClient(
+            headers=self._headers, limits=limits, timeout=REQUEST_TIMEOUT_S, trust_env=False
+        ) as client:
+            await asyncio.gather(*(ask_on(client) for _ in range(self._in_flight)))
+
+    async def _ask(self, client: httpx.AsyncClient, text: int) -> Answer:
+        began = time.monotonic()
+        try:
+            response = await client.post(f"{self._url}/predict", json={"text": self._texts[text]})
+        except httpx.HTTPError as error:
+            return Answer(text, began, time.monotonic(), type(error).__name__)
+        return answer_of(text, began, response)
+
+
+def answer_of(text: int, began: float, response: httpx.Response) -> Answer:
+    """What a response to a request with one text says."""
+    ended = time.monotonic()
+    prediction = response.json()["predictions"][0] if response.status_code == httpx.codes.OK else {}
+    batch = _BATCH.search(response.headers.get("server-timing", ""))
+    return Answer(
+        text,
+        began,
+        ended,
+        str(response.status_code),
+        prediction.get("label"),
+        prediction.get("scores"),
+        int(batch[1]) if batch else None,
+        response.headers.get("x-served-by"),
+    )

@@ -1,0 +1,29 @@
+"""What travels between the ingress and a replica: plain data, no framework, no torch."""
+
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from registry.contract import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One text's way through a replica."""
+
+    prediction: Prediction | None
+    """None: this text alone made the model fail."""
+    replica: str
+    forward_ms: float
+    batch_texts: int
+    """Texts in the forward that this one rode in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A replica's answer to a canary."""
+
+    fault: str | None
+    """What was wrong with the answer, or None."""
+    loaded: dict[str, JsonValue]
+    """What the replica holds, computed from the bytes it loaded: digest, runtime, precision, device, labels, …"""

@@ -1,0 +1,154 @@
+"""The batched deployment: `@serve.batch` around one scorer."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from pydantic import JsonValue
+from ray import serve
+
+from registry.bundle import VersionRef
+from registry.contract import Encoded, Prediction
+from serving.messages import Alive, Scored
+
+if TYPE_CHECKING:
+    from registry.scorer import Scorer
+
+Load = Callable[[Path, str, str, int], "Scorer"]
+"""Bundle folder, its digest, device, threads -> scorer."""
+
+# Serve gives a health check 2 s; ours must have its own end before that.
+CANARY_TIMEOUT_S = 1.5
+
+
+class Unhealthy(Exception):
+    """The replica cannot be trusted any more; Serve replaces it."""
+
+
+class Batching(TypedDict):
+    """Serve's `user_config`: dials that change without a restart."""
+
+    max_batch_size: int
+    batch_wait_s: float
+
+
+@dataclass(slots=True)
+class Forward:
+    """A batch's way through the model."""
+
+    texts: int
+    ms: float
+    predictions: Sequence[Prediction | None]
+
+
+def load_bundle(folder: Path, digest: str, device: str, threads: int) -> "Scorer":
+    """Load the bundle in this process with this many threads. Raises BundleError on other bytes or other answers."""
+    # Here, so that who builds or asks a graph need not wait for torch and transformers.
+    from registry import scorer
+
+    use_threads(threads)
+    return scorer.load(folder, digest, device=device)
+
+
+def use_threads(threads: int) -> None:
+    """Let torch use this many threads for what the calling thread asks of it (the setting is per thread)."""
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+class Replica:
+    """One copy of one version, answering in batches. Options are applied by `serving.app.build`."""
+
+    def __init__(
+        self, version: VersionRef, device: str, threads: int, stuck_after_s: float, load: Load = load_bundle
+    ) -> None:
+        """Loading re-hashes the bundle and replays every canary. Raises BundleError, which stops the deployment."""
+        self._scorer = load(version.folder, version.digest, device, threads)
+        self._canary = min(self._scorer.contract.canaries, key=lambda canary: len(canary.token_ids))
+        self._name = str(serve.get_replica_context().replica_id.unique_id)
+        self._stuck_after_s = stuck_after_s
+        self._batch_began: float | None = None
+        # Two threads, so that a canary never waits behind a batch: torch lets go of the lock while it computes.
+        self._batch_thread, self._canary_thread = (
+            ThreadPoolExecutor(1, name, initializer=use_threads, initargs=(threads,)) for name in ("batch", "canary")
+        )
+
+    def reconfigure(self, batching: Batching) -> None:
+        """Serve calls this with `user_config`, at the start and on a light update."""
+        self._together.set_max_batch_size(batching["max_batch_size"])
+        self._together.set_batch_wait_timeout_s(batching["batch_wait_s"])
+
+    async def score(self, encoded: Encoded) -> Scored:
+        """One text's answer, computed together with whoever else is waiting."""
+        scored: Scored = await self._together(encoded)
+        return scored
+
+    @serve.batch  # type: ignore[untyped-decorator]  # ray is not followed by mypy
+    async def _together(self, encoded: list[Encoded]) -> list[Scored]:
+        self._batch_began = time.monotonic()
+        try:
+            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._forward, encoded)
+        finally:
+            self._batch_began = None
+        return [Scored(answer, self._name, done.ms, done.texts) for answer in done.predictions]
+
+    def _forward(self, encoded: Sequence[Encoded]) -> Forward:
+        began = time.perf_counter()
+        try:
+            answers: Sequence[Prediction | None] = self._scorer.score(encoded)
+        except Exception:
+            # One text must not fail its batch-mates: ask each alone.
+            answers = [self._alone(one) for one in encoded]
+        return Forward(len(encoded), (time.perf_counter() - began) * 1000, answers)
+
+    def _alone(self, encoded: Encoded) -> Prediction | None:
+        try:
+            return self._scorer.score([encoded])[0]
+        except Exception:
+            return None
+
+    async def canary(self) -> Alive:
+        """Answer a text whose answer is known, outside the batches; for `/health`."""
+        return Alive(await self._fault(), self._loaded())
+
+    async def check_health(self) -> None:
+        """Serve asks every second and replaces the replica after three failures. Raises Unhealthy."""
+        fault = await self._fault()
+        if fault:
+            raise Unhealthy(fault)
+
+    async def _fault(self) -> str | None:
+        began = self._batch_began
+        if began is not None and time.monotonic() - began > self._stuck_after_s:
+            return f"a batch has been in the model for more than {self._stuck_after_s:g} s"
+        asked = asyncio.get_running_loop().run_in_executor(self._canary_thread, self._replay)
+        try:
+            return await asyncio.wait_for(asked, CANARY_TIMEOUT_S)
+        except TimeoutError:
+            return f"the model did not answer a canary within {CANARY_TIMEOUT_S:g} s"
+
+    def _replay(self) -> str | None:
+        from registry.scorer import canary_fault
+
+        try:
+            (answer,) = self._scorer.score([Encoded(self._canary.token_ids, truncated=False)])
+        except Exception as error:
+            return f"the model fails on a canary: {type(error).__name__}"
+        return canary_fault(self._scorer, self._canary.text, answer)
+
+    def _loaded(self) -> dict[str, JsonValue]:
+        contract, runtime = self._scorer.contract, self._scorer.runtime
+        return {
+            "digest": self._scorer.digest,
+            "runtime": runtime,
+            "precision": runtime.rsplit("-", 1)[-1],
+            "device": self._scorer.device,
+            "labels": list(contract.labels),
+            "max_tokens": contract.max_tokens,
+            "training": dict(contract.training),
+        }
