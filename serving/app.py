@@ -1,6 +1,5 @@
 """The graph: Ingress -> DeploymentHandle -> Replica. Production, verification and tests all call `build`."""
 
-import math
 import os
 import subprocess
 from importlib.metadata import version as version_of
@@ -12,6 +11,7 @@ from ray import serve
 
 from registry.bundle import VersionRef
 from registry.errors import Refused
+from serving import sizes
 from serving.edge import digest_of_key
 from serving.graph import device_kind
 from serving.ingress import Ingress
@@ -19,10 +19,6 @@ from serving.params import ServeParams
 from serving.replica import Batching, Load, Replica, load_bundle
 
 API_KEYS = "SERVE_API_KEYS"
-# Room beside the window of user texts, so that a canary is placed at once.
-CANARY_ROOM = 8
-# Far above admission: the ingress itself says 429, in our shape.
-INGRESS_ROOM = 4
 HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 1.0, 2.0
 CONSTRUCTOR_RETRIES = 3
 
@@ -46,17 +42,15 @@ def build(
         num_replicas=params.ingress_replicas,
         # HTTP needs no CPU of its own in Ray's books: on two cores the model could not be placed otherwise.
         ray_actor_options={"num_cpus": 0},
-        max_ongoing_requests=INGRESS_ROOM * params.max_queued_texts,
+        max_ongoing_requests=sizes.ingress_max_ongoing_requests(params),
         graceful_shutdown_timeout_s=params.graceful_shutdown_s,
         max_constructor_retry_count=constructor_retries,
     )
     about: dict[str, JsonValue] = {"verified": verified, "deployment": nonce, "build": _build()}
-    window = math.ceil(_window(params) / params.ingress_replicas)
     return ingress.bind(
-        model.bind(version, device_kind(params), threads(params), params.request_timeout_s, load),
+        model.bind(version, device_kind(params), sizes.threads(params), params.request_timeout_s, load),
         version,
         params,
-        window,
         about,
         _key_digests(),
     )
@@ -69,37 +63,20 @@ def model_options(params: ServeParams, constructor_retries: int) -> dict[str, An
         scale = {
             "autoscaling_config": {
                 **params.autoscaling.model_dump(),
-                # Serve's default of 2 would add replicas long before one of them fills a batch.
-                "target_ongoing_requests": max(1, params.max_batch_size),
+                "target_ongoing_requests": sizes.target_ongoing_requests(params),
             }
         }
-    batching = Batching(max_batch_size=params.max_batch_size, batch_wait_s=params.batch_wait_s)
+    batching = Batching(calls_per_batch=sizes.calls_per_batch(params), batch_wait_s=params.batch_wait_s)
     return {
         **scale,
         "ray_actor_options": {"num_cpus": params.num_cpus, "num_gpus": params.num_gpus},
         "user_config": batching,
-        # One replica can hold all that the ingresses let through, so that a request is never left with the router.
-        "max_ongoing_requests": _window(params) + CANARY_ROOM * params.ingress_replicas,
+        "max_ongoing_requests": sizes.max_ongoing_requests(params),
         "graceful_shutdown_timeout_s": params.graceful_shutdown_s,
         "health_check_period_s": HEALTH_PERIOD_S,
         "health_check_timeout_s": HEALTH_TIMEOUT_S,
         "max_constructor_retry_count": constructor_retries,
     }
-
-
-def _window(params: ServeParams) -> int:
-    """Texts with the model deployment at a time: one batch in the model and one gathering, for every replica."""
-    replicas = params.autoscaling.max_replicas if params.autoscaling else params.num_replicas
-    return 2 * params.max_batch_size * replicas
-
-
-def threads(params: ServeParams) -> int:
-    """Threads of one replica: the user's OMP_NUM_THREADS, else the whole CPUs that it was given, at least one.
-
-    Asked here and not in the replica: Ray sets the variable in every worker itself.
-    """
-    chosen = os.environ.get("OMP_NUM_THREADS", "")
-    return int(chosen) if chosen.isdigit() and int(chosen) > 0 else max(1, math.floor(params.num_cpus))
 
 
 def _key_digests() -> tuple[str, ...]:

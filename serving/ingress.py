@@ -10,9 +10,10 @@ from registry import bundle
 from registry.bundle import VersionRef
 from serving.graph import graph_digest
 from serving.health import Monitor
-from serving.routes import Service, create_app
 from serving.model import Model
 from serving.params import ServeParams
+from serving.routes import Service, create_app
+from serving.sizes import calls_per_ingress, texts_per_call
 
 
 class Ingress:
@@ -23,12 +24,10 @@ class Ingress:
         model: Any,
         version: VersionRef,
         params: ServeParams,
-        window: int,
         about: dict[str, JsonValue],
         key_digests: Sequence[str],
     ) -> None:
-        """`window`: texts that this ingress may have with the model deployment at a time."""
-        asked = Model(model, window)
+        asked = Model(model, calls_per_ingress(params), texts_per_call(params))
         self._service = Service(
             version=version,
             params=params,
@@ -38,6 +37,10 @@ class Ingress:
             about={"graph_digest": graph_digest(params), **about},
             key_digests=key_digests,
         )
+
+    def about(self) -> dict[str, JsonValue]:
+        """What it knows itself, for who asks through the handle: fault, graph_digest, verified, deployment, build."""
+        return {"fault": self._service.monitor.fault, **self._service.about}
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve calls this after the constructor, in the replica: nothing of the app has to travel."""

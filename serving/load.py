@@ -14,6 +14,9 @@ import httpx
 
 _BATCH = re.compile(r'batch;desc="(\d+)"')
 REQUEST_TIMEOUT_S = 60.0
+OK = "200"
+PAUSE_S = 0.05
+"""What a client waits after a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,13 @@ class Load:
             for turn in self._turns:
                 if self._stop.is_set() or time.monotonic() >= until:
                     return
-                self.answers.append(await self._ask(client, turn % len(self._texts)))
+                answer = await self._ask(client, turn % len(self._texts))
+                self.answers.append(answer)
                 self._answered.set()
+                if not answer.status.isdigit():
+                    return  # nobody answers any more; asking on would only burn CPU
+                if answer.status != OK:
+                    await asyncio.sleep(PAUSE_S)
 
         async with httpx.AsyncClient(
             headers=self._headers, limits=limits, timeout=REQUEST_TIMEOUT_S, trust_env=False

@@ -27,3 +27,5 @@ class Alive:
     """What was wrong with the answer, or None."""
     loaded: dict[str, JsonValue]
     """What the replica holds, computed from the bytes it loaded: digest, runtime, precision, device, labels, …"""
+    replica: str = ""
+    """Its id."""

@@ -1,6 +1,9 @@
 """The ingress's side of the handle: how texts reach a replica and what happens when it dies under them."""
 
 import asyncio
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError
@@ -14,40 +17,88 @@ GONE = (ActorDiedError, ActorUnavailableError, ReplicaUnavailableError)
 RETRY_PAUSE_S = 0.05
 
 
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    encoded: Encoded
+    answer: "asyncio.Future[Scored]"
+
+
 class Model:
-    """Asks the model deployment.
+    """Asks the model deployment: at once while a call is free, else texts gather and share the next call."""
 
-    At most `window` texts are with it, so that its router's queue stays empty: a request that the router cannot
-    place backs off, and a canary would wait behind it.
-    """
-
-    def __init__(self, handle: Any, window: int) -> None:
-        self._handle, self._places = handle, asyncio.Semaphore(window)
+    def __init__(self, handle: Any, calls: int, texts_per_call: int) -> None:
+        self._handle, self._free, self._texts_per_call = handle, calls, texts_per_call
+        self._waiting: deque[_Waiting] = deque()
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def score(self, encoded: Encoded) -> Scored:
-        """One text's answer. A prediction is pure, so a text whose replica dies is asked again elsewhere.
-
-        The caller sets the deadline; on it, or when the client leaves, the call is cancelled down to the replica.
-        """
-        while True:
-            async with self._places:
-                try:
-                    scored: Scored = await self._ask(self._handle.score, encoded)
-                    return scored
-                except GONE:
-                    await asyncio.sleep(RETRY_PAUSE_S)
-                except DeploymentUnavailableError:
-                    raise unavailable("the model deployment failed") from None
+        """One text's answer. The caller sets the deadline; what nobody waits for any more is not computed."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(encoded, loop.create_future())
+        self._waiting.append(waiting)
+        # Not at once: the other texts of the same request are about to be here.
+        loop.call_soon(self._send)
+        return await waiting.answer
 
     async def canary(self) -> Alive:
-        """One replica's answer to a canary, outside the window."""
-        alive: Alive = await self._ask(self._handle.canary)
+        """One replica's answer to a canary, beside the calls that carry texts."""
+        alive: Alive = await _ask(self._handle.canary)
         return alive
 
-    async def _ask(self, method: Any, *args: Encoded) -> Any:
-        response = method.remote(*args)
+    def _send(self) -> None:
+        while self._free and (texts := self._take()):
+            self._free -= 1
+            call = asyncio.get_running_loop().create_task(self._call(texts))
+            self._calls.add(call)
+            call.add_done_callback(self._ended)
+            for text in texts:
+                text.answer.add_done_callback(partial(_cancel_if_left, call, texts))
+
+    def _take(self) -> list[_Waiting]:
+        texts: list[_Waiting] = []
+        while self._waiting and len(texts) < self._texts_per_call:
+            text = self._waiting.popleft()
+            if not text.answer.done():
+                texts.append(text)
+        return texts
+
+    def _ended(self, call: "asyncio.Task[None]") -> None:
+        self._calls.discard(call)
+        self._free += 1
+        self._send()
+
+    async def _call(self, texts: list[_Waiting]) -> None:
         try:
-            return await response
-        except asyncio.CancelledError:
-            response.cancel()
-            raise
+            scored = await _ask(self._handle.score, [text.encoded for text in texts])
+            for text, one in zip(texts, scored, strict=True):
+                if not text.answer.done():
+                    text.answer.set_result(one)
+        except GONE:
+            # A prediction is pure: what was with a replica that died is asked again elsewhere.
+            await asyncio.sleep(RETRY_PAUSE_S)
+            self._waiting.extendleft(reversed(texts))
+        except DeploymentUnavailableError:
+            _fail(texts, unavailable("the model deployment failed"))
+        except Exception as error:
+            _fail(texts, error)
+
+
+async def _ask(method: Any, *args: Any) -> Any:
+    response = method.remote(*args)
+    try:
+        return await response
+    except asyncio.CancelledError:
+        response.cancel()
+        raise
+
+
+def _fail(texts: list[_Waiting], error: Exception) -> None:
+    for text in texts:
+        if not text.answer.done():
+            text.answer.set_exception(error)
+
+
+def _cancel_if_left(call: "asyncio.Task[None]", texts: list[_Waiting], _: "asyncio.Future[Scored]") -> None:
+    """Once every client of a call has its answer or has gone, the call is over too."""
+    if all(text.answer.done() for text in texts):
+        call.cancel()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -32,7 +33,7 @@ class Unhealthy(Exception):
 class Batching(TypedDict):
     """Serve's `user_config`: dials that change without a restart."""
 
-    max_batch_size: int
+    calls_per_batch: int
     batch_wait_s: float
 
 
@@ -80,22 +81,24 @@ class Replica:
 
     def reconfigure(self, batching: Batching) -> None:
         """Serve calls this with `user_config`, at the start and on a light update."""
-        self._together.set_max_batch_size(batching["max_batch_size"])
+        self._together.set_max_batch_size(batching["calls_per_batch"])
         self._together.set_batch_wait_timeout_s(batching["batch_wait_s"])
 
-    async def score(self, encoded: Encoded) -> Scored:
-        """One text's answer, computed together with whoever else is waiting."""
-        scored: Scored = await self._together(encoded)
+    async def score(self, encoded: Sequence[Encoded]) -> list[Scored]:
+        """The answers to one call's texts, computed together with whatever other calls are waiting."""
+        scored: list[Scored] = await self._together(encoded)
         return scored
 
     @serve.batch  # type: ignore[untyped-decorator]  # ray is not followed by mypy
-    async def _together(self, encoded: list[Encoded]) -> list[Scored]:
+    async def _together(self, calls: list[Sequence[Encoded]]) -> list[list[Scored]]:
         self._batch_began = time.monotonic()
         try:
-            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._forward, encoded)
+            texts = [encoded for call in calls for encoded in call]
+            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._forward, texts)
         finally:
             self._batch_began = None
-        return [Scored(answer, self._name, done.ms, done.texts) for answer in done.predictions]
+        scored = iter(Scored(answer, self._name, done.ms, done.texts) for answer in done.predictions)
+        return [list(islice(scored, len(call))) for call in calls]
 
     def _forward(self, encoded: Sequence[Encoded]) -> Forward:
         began = time.perf_counter()
@@ -114,7 +117,7 @@ class Replica:
 
     async def canary(self) -> Alive:
         """Answer a text whose answer is known, outside the batches; for `/health`."""
-        return Alive(await self._fault(), self._loaded())
+        return Alive(await self._fault(), self._loaded(), self._name)
 
     async def check_health(self) -> None:
         """Serve asks every second and replaces the replica after three failures. Raises Unhealthy."""

@@ -124,7 +124,7 @@ async def _encode(service: Service, texts: list[str], listed: bool) -> tuple[lis
 
 
 async def _score(service: Service, encoded: list[Encoded]) -> list[Scored]:
-    """All answers, in order. Raises ApiError: 503 when the model is down or goes down meanwhile, 500 on a poison text."""
+    """All answers, in order. Raises ApiError: 503 when the model is or goes down, 500 when one text made it fail."""
     if service.monitor.fault:
         raise unavailable(service.monitor.fault)
     down = asyncio.ensure_future(service.monitor.down.wait())

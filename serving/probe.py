@@ -1,0 +1,224 @@
+"""Asks a running app questions -> evidence: who it is, what it answers, alone and in company, through every door."""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from pydantic import JsonValue
+from ray import serve
+
+from registry.bundle import VersionRef, encoder_of
+from registry.contract import Contract, Prediction
+from registry.errors import MachineFault
+from registry.evidence import Case, Identity, Way
+from serving.cases import Expected, table
+from serving.load import Answer, answer_of
+from serving.params import ServeParams
+
+MODEL, INGRESS = "Model", "Ingress"
+HANDLE_TIMEOUT_S = 30.0
+REPLICAS_TIMEOUT_S = 20.0
+# Batch-mates that padding, masks or normalisation could let through to their neighbours.
+NEIGHBOURS = ("word " * 600, ".", "これはとても良いです。", "👍🏽", "a", "ﷺ" * 20, "0 " * 300, "e\u0301")
+SEED = 7
+
+
+class ProbeFault(MachineFault):
+    """The app stopped answering while it was measured: nothing is known about the model."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A running app, and what it should be."""
+
+    url: str
+    app: str
+    """The Serve application's name."""
+    version: VersionRef
+    contract: Contract
+    params: ServeParams
+    graph_digest: str
+    nonce: str
+    headers: Mapping[str, str]
+    """On every request: the API key, when the app asks for one."""
+
+    def client(self) -> httpx.Client:
+        """A client that knows the way and the key."""
+        return httpx.Client(headers=dict(self.headers), timeout=self.params.request_timeout_s + 5, trust_env=False)
+
+
+def identity(target: Target) -> Identity:
+    """Names and digests as each deployment says through its handle and as the whole answers over HTTP."""
+    with target.client() as client:
+        health = _send(client, "GET", f"{target.url}/health").json()
+        predict = _send(client, "POST", f"{target.url}/predict", json={"text": "a place to start"})
+    model = health.get("model") or {}
+    about = through_ingress(target)
+    return Identity(
+        version=target.version.version,
+        digest=target.version.digest,
+        graph_digest=target.graph_digest,
+        nonce=target.nonce,
+        loaded=_loaded(target),
+        ingress={name: str(about.get(name)) for name in ("graph_digest", "deployment")},
+        health={
+            "version": str(model.get("version")),
+            "digest": str(model.get("digest")),
+            "graph_digest": str(health.get("graph_digest")),
+            "deployment": str(health.get("deployment")),
+        },
+        header_version=predict.headers.get("x-model-version", ""),
+    )
+
+
+def through_ingress(target: Target) -> dict[str, JsonValue]:
+    """What the ingress deployment says through its handle."""
+    handle = serve.get_deployment_handle(INGRESS, target.app)
+    about: dict[str, JsonValue] = handle.about.remote().result(timeout_s=HANDLE_TIMEOUT_S)
+    return about
+
+
+def _loaded(target: Target) -> dict[str, str]:
+    """Replica id -> digest of the bytes it loaded, asked until every running replica has answered."""
+    handle = serve.get_deployment_handle(MODEL, target.app)
+    found: dict[str, str] = {}
+    until = time.monotonic() + REPLICAS_TIMEOUT_S
+    while len(found) < replicas(target) and time.monotonic() < until:
+        # The handle chooses among the idle ones, so several are asked at once.
+        for response in [handle.canary.remote() for _ in range(4)]:
+            alive = response.result(timeout_s=HANDLE_TIMEOUT_S)
+            found[alive.replica] = str(alive.loaded["digest"])
+    return found
+
+
+def replicas(target: Target) -> int:
+    """Running replicas of the model deployment."""
+    deployment = serve.status().applications[target.app].deployments[MODEL]
+    return int(deployment.replica_states.get("RUNNING", 0))
+
+
+def contract(target: Target) -> tuple[Case, ...]:
+    """Every request of the table, sent and judged."""
+    with target.client() as client:
+        return tuple(_case(client, target, expected) for expected in _table(target))
+
+
+def _table(target: Target) -> Iterator[Expected]:
+    return table(target.contract, target.params, with_keys=bool(target.headers))
+
+
+def _case(client: httpx.Client, target: Target, expected: Expected) -> Case:
+    response = _send(
+        client,
+        expected.method,
+        target.url + expected.path,
+        content=expected.body,
+        headers={**target.headers, **expected.headers},
+    )
+    fault = None
+    if response.status_code == expected.status:
+        fault = expected.check(response)
+    got = str(response.status_code) + (f", but {fault}" if fault else "")
+    ok = response.status_code == expected.status and fault is None
+    return Case(name=expected.name, expected=str(expected.status), got=got, ok=ok)
+
+
+def askable(target: Target, texts: Sequence[str]) -> list[int]:
+    """Which texts the app takes: a body within its limit, and within max_tokens where it refuses longer ones."""
+    encoded = encoder_of(target.version.folder)(texts)
+    cut = target.params.on_long_text == "reject"
+    # Escapes make six bytes of a character at most.
+    fits = [6 * len(text) + 100 < target.params.max_body_bytes for text in texts]
+    return [index for index, one in enumerate(encoded) if fits[index] and not (cut and one.truncated)]
+
+
+def alone(target: Target, client: httpx.Client, texts: Sequence[str]) -> list[Answer]:
+    """One client that waits for each answer before it asks again."""
+    answers = []
+    for index, text in enumerate(texts):
+        began = time.monotonic()
+        response = _send(client, "POST", f"{target.url}/predict", json={"text": text})
+        answers.append(answer_of(index, began, response))
+    return answers
+
+
+def in_company(target: Target, texts: Sequence[str], expected: Sequence[Prediction], bound: float) -> dict[str, Way]:
+    """The texts through the model's handle, in lists, shuffled, and between odd neighbours, against `expected`."""
+    order = list(range(len(texts)))
+    shuffled = random.Random(SEED).sample(order, len(order))  # noqa: S311 - an order, not a secret
+    with target.client() as client:
+        return {
+            "through the handle": compare(_through_handle(target, texts), expected, bound),
+            "together": _lists(target, client, texts, order, expected, bound),
+            "shuffled": _lists(target, client, texts, shuffled, expected, bound),
+            "between odd neighbours": _lists(target, client, texts, order, expected, bound, _neighbours(target)),
+        }
+
+
+def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, float] | None]:
+    handle = serve.get_deployment_handle(MODEL, target.app)
+    responses = [handle.score.remote(encoded) for encoded in encoder_of(target.version.folder)(texts)]
+    scored = [response.result(timeout_s=HANDLE_TIMEOUT_S) for response in responses]
+    return [one.prediction.scores if one.prediction else None for one in scored]
+
+
+def _neighbours(target: Target) -> list[str]:
+    return [NEIGHBOURS[index] for index in askable(target, NEIGHBOURS)]
+
+
+def _lists(
+    target: Target,
+    client: httpx.Client,
+    texts: Sequence[str],
+    order: Sequence[int],
+    expected: Sequence[Prediction],
+    bound: float,
+    neighbours: Sequence[str] = (),
+) -> Way:
+    """Ask in lists as long as allowed; `neighbours` go first in each list, their answers are not compared."""
+    guests = list(neighbours)[: max(0, target.params.max_texts - 1)]
+    answers: list[Mapping[str, float] | None] = []
+    for rows in _chunks(target, texts, order, len(guests)):
+        body = {"texts": guests + [texts[row] for row in rows]}
+        response = _send(client, "POST", f"{target.url}/predict", json=body)
+        if response.status_code == httpx.codes.OK:
+            answers += [one["scores"] for one in response.json()["predictions"][len(guests) :]]
+        else:
+            answers += [None] * len(rows)
+    return compare(answers, [expected[row] for row in order], bound)
+
+
+def _chunks(target: Target, texts: Sequence[str], order: Sequence[int], guests: int) -> Iterator[list[int]]:
+    """Rows in lists that keep max_texts and max_body_bytes."""
+    rows: list[int] = []
+    room = target.params.max_body_bytes // 2
+    for row in order:
+        if rows and (len(rows) + guests == target.params.max_texts or 6 * sum(len(texts[r]) for r in rows) > room):
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows
+
+
+def compare(answers: Sequence[Mapping[str, float] | None], expected: Sequence[Prediction], bound: float) -> Way:
+    """Answers (None: an error) against the right ones; a label may differ only where its score ties within `bound`."""
+    worst, differ = 0.0, 0
+    for got, right in zip(answers, expected, strict=True):
+        if got is None:
+            differ += 1
+            continue
+        worst = max([worst, *(abs(got[label] - score) for label, score in right.scores.items())])
+        best = max(got, key=got.__getitem__)
+        differ += best != right.label and right.score - right.scores[best] > bound
+    return Way(answers=len(answers), labels_differ=differ, worst=worst)
+
+
+def _send(client: httpx.Client, method: str, url: str, **given: Any) -> httpx.Response:
+    try:
+        return client.request(method, url, **given)
+    except httpx.HTTPError as error:
+        raise ProbeFault(f"{method} {url} got no answer: {type(error).__name__} {error}") from error
