@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "pipeline": {"registry", "training", "serving"},
 }
 HOMES = {
-    "mlflow": ("registry/runs.py", "registry/versions.py", "registry/pyfunc.py"),
+    "mlflow": ("registry/store.py", "registry/runs.py", "registry/mlmodel.py", "registry/pyfunc.py"),
     "fastapi": ("serving/",),
     "ray.serve": ("serving/",),
     "ray.train": ("training/",),

@@ -1,0 +1,26 @@
+"""python -m pipeline rollback: the alias `champion` back to an earlier verified version."""
+
+import argparse
+
+from pipeline import paths
+from pipeline.params import load
+from registry.params import RegistryParams
+from registry.promotion import moved_by_hand, rollback
+from registry.versions import open_registry
+from serving.graph import graph_digest
+from serving.params import ServeParams
+
+
+def main(argv: list[str]) -> None:
+    """Move the alias to --to, or to the champion before this one, and write why into the journal."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline rollback", description=__doc__)
+    parser.add_argument("--to", metavar="VERSION", help="a version number; without it the champion before this one")
+    parser.add_argument("--reason", required=True, help="why; kept in the journal")
+    parser.add_argument("--force", action="store_true", help="also without a passing report on it in today's graph")
+    arguments = parser.parse_args(argv)
+    registry = open_registry(paths.ROOT, load("registry", RegistryParams))
+    if by_hand := moved_by_hand(registry):
+        print(f"rollback: {by_hand}", flush=True)
+    graph = graph_digest(load("serve", ServeParams))
+    print(f"rollback: {rollback(registry, arguments.to, graph, arguments.reason, arguments.force)}", flush=True)
+    print("rollback: dvc repro will not promote the replaced version again; restart `make serve` to serve this one")
