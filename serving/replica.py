@@ -74,6 +74,8 @@ class Replica:
         self._name = str(serve.get_replica_context().replica_id.unique_id)
         self._stuck_after_s = stuck_after_s
         self._batch_began: float | None = None
+        self._free = asyncio.Event()
+        self._free.set()
         # Two threads, so that a canary never waits behind a batch: torch lets go of the lock while it computes.
         self._batch_thread, self._canary_thread = (
             ThreadPoolExecutor(1, name, initializer=use_threads, initargs=(threads,)) for name in ("batch", "canary")
@@ -86,17 +88,22 @@ class Replica:
 
     async def score(self, encoded: Sequence[Encoded]) -> list[Scored]:
         """The answers to one call's texts, computed together with whatever other calls are waiting."""
+        # Serve closes a batch by its clock even while the model is busy, and many small ones would line up.
+        # So calls join the queue only when the model is free, all that came meanwhile at once.
+        await self._free.wait()
         scored: list[Scored] = await self._together(encoded)
         return scored
 
     @serve.batch  # type: ignore[untyped-decorator]  # ray is not followed by mypy
     async def _together(self, calls: list[Sequence[Encoded]]) -> list[list[Scored]]:
         self._batch_began = time.monotonic()
+        self._free.clear()
         try:
             texts = [encoded for call in calls for encoded in call]
             done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._forward, texts)
         finally:
             self._batch_began = None
+            self._free.set()
         scored = iter(Scored(answer, self._name, done.ms, done.texts) for answer in done.predictions)
         return [list(islice(scored, len(call))) for call in calls]
 
