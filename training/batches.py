@@ -3,7 +3,7 @@
 Shape letters: N rows, B rows of one batch on one worker, T tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,13 +62,16 @@ class Batch:
     """What this worker's summed row losses are multiplied with; 0 for a stand-in that only keeps step."""
 
 
-def read(split: Path, labels: Sequence[str], encode: Encoder, limit: int | None = None) -> Rows:
-    """The rows of a split, encoded once; with `limit` only its first ones.
+def read(
+    split: Path, labels: Sequence[str], encode: Encoder, limit: Callable[[int], int] = lambda total: total
+) -> Rows:
+    """The rows of a split, encoded once; only the first `limit(rows there are)` of them.
 
     A split is sorted by key, so any head of it is a fair sample. Raises RowsError when the split is empty or holds a
     label that `labels` lacks.
     """
-    table = pq.read_table(split, columns=["text", "label"]).slice(0, limit)
+    table = pq.read_table(split, columns=["text", "label"])
+    table = table.slice(0, limit(table.num_rows))
     index = {label: position for position, label in enumerate(labels)}
     unknown = sorted(set(table["label"].unique().to_pylist()) - index.keys())
     if unknown or not table.num_rows:

@@ -53,7 +53,7 @@ def fit(start: Path, train: Path, val: Path, params: TrainParams, work: Path) ->
     checkpoint.sweep(run)
     if last := checkpoint.newest(run):
         print(f"going on after step {checkpoint.read_state(last).step}", flush=True)
-    cpus, gpu = _resources(params)
+    cpus, gpu = resources(params.num_workers, params.use_gpu)
     job = Job(start, train, val, work, params, threads_for(cpus))
     trainer = ray.train.torch.TorchTrainer(
         work_on,
@@ -119,22 +119,20 @@ def _note(file: Path, moment: loop.Moment, plan: loop.Plan) -> None:
         )
 
 
-def _resources(params: TrainParams) -> tuple[int, bool]:
+def resources(workers: int, use_gpu: bool | str) -> tuple[int, bool]:
     """CPUs of each worker, and whether each gets a GPU. Raises MachineFault when Ray has less than is asked for."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = sum(int(node.get("GPU", 0)) for node in nodes)
-    if params.use_gpu is True and gpus < params.num_workers:
+    if use_gpu is True and gpus < workers:
         raise MachineFault(
-            f"train.use_gpu is true, but Ray has {gpus} GPUs for {params.num_workers} workers; "
+            f"train.use_gpu is true, but Ray has {gpus} GPUs for {workers} workers; "
             "use a machine that has them, lower train.num_workers, or set train.use_gpu to auto"
         )
     cpus = [int(node.get("CPU", 0)) for node in nodes]
     for each in range(max(cpus, default=0), 0, -1):
-        if sum(node // each for node in cpus) >= params.num_workers:
-            return each, params.use_gpu is not False and gpus >= params.num_workers
-    raise MachineFault(
-        f"train.num_workers is {params.num_workers}, but Ray has {sum(cpus)} CPUs; lower it, or raise ray.num_cpus"
-    )
+        if sum(node // each for node in cpus) >= workers:
+            return each, use_gpu is not False and gpus >= workers
+    raise MachineFault(f"train.num_workers is {workers}, but Ray has {sum(cpus)} CPUs; lower it, or raise ray.num_cpus")
 
 
 def _cause(error: ray.train.TrainingFailedError) -> Exception:

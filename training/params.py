@@ -74,6 +74,12 @@ class TuneParams(Branch):
     reduction_factor: Annotated[int, Field(ge=2)] = 3
     seed: Seed = 7
 
+    @model_validator(mode="after")
+    def _has_something_to_search(self) -> Self:
+        if self.enabled and not self.space.named():
+            raise ValueError("space names no setting to search; name one, or set enabled to false")
+        return self
+
 
 class TrainParams(Branch):
     """The base model, the loop and the machine it runs on."""
