@@ -79,6 +79,8 @@ class Identity(Seen):
     nonce: str
     loaded: dict[str, str]
     """Replica id -> bundle digest, asked through the model's handle."""
+    ingress: dict[str, str]
+    """What the ingress said through its handle for graph_digest and deployment."""
     health: dict[str, str]
     """What `/health` answered for version, digest, graph_digest and nonce."""
     header_version: str
@@ -95,7 +97,7 @@ class Case(Seen):
 
 
 class Way(Seen):
-    """Golden rows asked in one way, against the clean process."""
+    """Rows asked in one way, against what the registered bytes answer."""
 
     answers: int
     labels_differ: int
@@ -109,10 +111,6 @@ class Parity(Seen):
 
     runtime: str = TORCH_FP32
     ways: dict[str, Way]
-    test_rows: int
-    """Test rows answered over HTTP under load."""
-    test_labels_differ: int
-    """Those whose label is not the one that `evaluate` wrote down, near ties left out."""
 
 
 class Batching(Seen):

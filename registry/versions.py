@@ -140,6 +140,11 @@ class Registry:
         alias = self.alias()
         return [entry for entry in self.moves().values() if entry.settled or entry.to.version == alias]
 
+    def settings(self, digest: str) -> Mapping[str, str]:
+        """What its run was made with, as logged: `data.seed`, `train.lr`, …; empty when the digest is not known."""
+        known = self.known(digest)
+        return dict(self.client.get_run(known.run_id).data.params) if known else {}
+
     def report(self, digest: str, graph_digest: str) -> Report | None:
         """The report on exactly this pair, when the registry holds it whole: re-read, re-hashed, re-validated."""
         known = self.known(digest)

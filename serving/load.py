@@ -4,11 +4,9 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
-from typing import Self
 
 import httpx
 
@@ -44,7 +42,7 @@ class Answer:
 class Load:
     """`in_flight` clients that ask one text a request, each its next when answered, until told or timed to stop.
 
-    `run` it, or have it run beside a `with` block. A missing answer is an `Answer` whose status says why.
+    `run` it, or `start` it and `stop` it. A missing answer is an `Answer` whose status says why.
     """
 
     def __init__(
@@ -54,11 +52,12 @@ class Load:
         in_flight: int,
         at_most_s: float,
         headers: Mapping[str, str] | None = None,
-        at_most_texts: int | None = None,
+        start: int = 0,
     ) -> None:
+        """`start`: the text that is asked first; after the last comes the first again."""
         self._url, self._texts, self._in_flight, self._at_most_s = url, texts, in_flight, at_most_s
         self._headers = dict(headers or {})
-        self._turns: Iterator[int] = count() if at_most_texts is None else iter(range(at_most_texts))
+        self._turns = count(start)
         self._stop, self._answered = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self.run, daemon=True)
         self.answers: list[Answer] = []
@@ -68,23 +67,19 @@ class Load:
         asyncio.run(self._drive())
         return self.answers
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Run beside the caller, in a thread that ends by itself when the time is up."""
         self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def wait_for_an_answer(self, at_most_s: float) -> bool:
         """Whether one came in time."""
         return self._answered.wait(at_most_s)
 
-    def stop(self) -> None:
-        """No new requests; return when those that began have ended."""
+    def stop(self) -> list[Answer]:
+        """No new requests; all answers, once those that began have ended."""
         self._stop.set()
         self._thread.join(2 * REQUEST_TIMEOUT_S)
+        return self.answers
 
     async def _drive(self) -> None:
         until = time.monotonic() + self._at_most_s

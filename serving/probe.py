@@ -17,6 +17,7 @@ from registry.evidence import Case, Identity, Way
 from serving.cases import Expected, table
 from serving.load import Answer, answer_of
 from serving.params import ServeParams
+from serving.sizes import texts_per_call
 
 MODEL, INGRESS = "Model", "Ingress"
 HANDLE_TIMEOUT_S = 30.0
@@ -62,7 +63,7 @@ def identity(target: Target) -> Identity:
         digest=target.version.digest,
         graph_digest=target.graph_digest,
         nonce=target.nonce,
-        loaded=_loaded(target),
+        loaded=loaded(target),
         ingress={name: str(about.get(name)) for name in ("graph_digest", "deployment")},
         health={
             "version": str(model.get("version")),
@@ -81,7 +82,7 @@ def through_ingress(target: Target) -> dict[str, JsonValue]:
     return about
 
 
-def _loaded(target: Target) -> dict[str, str]:
+def loaded(target: Target) -> dict[str, str]:
     """Replica id -> digest of the bytes it loaded, asked until every running replica has answered."""
     handle = serve.get_deployment_handle(MODEL, target.app)
     found: dict[str, str] = {}
@@ -135,13 +136,14 @@ def askable(target: Target, texts: Sequence[str]) -> list[int]:
     return [index for index, one in enumerate(encoded) if fits[index] and not (cut and one.truncated)]
 
 
-def alone(target: Target, client: httpx.Client, texts: Sequence[str]) -> list[Answer]:
-    """One client that waits for each answer before it asks again."""
+def alone(target: Target, texts: Sequence[str], rows: Sequence[int]) -> list[Answer]:
+    """Some of the texts by one client that waits for each answer before it asks again."""
     answers = []
-    for index, text in enumerate(texts):
-        began = time.monotonic()
-        response = _send(client, "POST", f"{target.url}/predict", json={"text": text})
-        answers.append(answer_of(index, began, response))
+    with target.client() as client:
+        for row in rows:
+            began = time.monotonic()
+            response = _send(client, "POST", f"{target.url}/predict", json={"text": texts[row]})
+            answers.append(answer_of(row, began, response))
     return answers
 
 
@@ -159,9 +161,10 @@ def in_company(target: Target, texts: Sequence[str], expected: Sequence[Predicti
 
 
 def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, float] | None]:
-    handle = serve.get_deployment_handle(MODEL, target.app)
-    responses = [handle.score.remote(encoded) for encoded in encoder_of(target.version.folder)(texts)]
-    scored = [response.result(timeout_s=HANDLE_TIMEOUT_S) for response in responses]
+    handle, size = serve.get_deployment_handle(MODEL, target.app), texts_per_call(target.params)
+    encoded = encoder_of(target.version.folder)(texts)
+    calls = [handle.score.remote(encoded[start : start + size]) for start in range(0, len(encoded), size)]
+    scored = [one for call in calls for one in call.result(timeout_s=HANDLE_TIMEOUT_S)]
     return [one.prediction.scores if one.prediction else None for one in scored]
 
 

@@ -18,6 +18,7 @@ def test_the_clean_process_answers_as_this_one(tiny_version: VersionRef) -> None
     here = scorer.load(tiny_version.folder)
     with Reference(tiny_version, "cpu", threads=1) as reference:
         answers = reference.alone(texts)
+        assert reference.labels(texts) == [one.label for one in here(texts)]
         assert reference.pace(texts, batch_size=4, at_least_s=0.05) > 1
         assert len(reference.alone_ms(texts)) == 4
     for text, answer in zip(texts, answers, strict=True):

@@ -1,0 +1,100 @@
+"""The end of an app under load: what became of the requests in flight, and what was left behind."""
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import ray
+from ray import serve
+
+from registry.evidence import Shutdown
+from serving.load import OK, Load
+from serving.probe import ProbeFault, Target
+
+FIRST_ANSWER_S = 20.0
+LONGEST_END_S = 120.0
+ORPHAN_S = 10.0
+"""What processes are given to end after Ray has been left."""
+REFUSED = {"503", "429"}
+LOG_LINES = 15
+
+
+class Ending:
+    """Make it as the last thing before the app is told to stop; ask `seen` when Ray has been left."""
+
+    def __init__(self, target: Target, texts: Sequence[str], clients: int, since: set[psutil.Process]) -> None:
+        """Starts the load; returns when it is being answered. `since`: the processes that were there before Ray."""
+        self._load = Load(target.url, texts, clients, LONGEST_END_S, target.headers)
+        self._load.start()
+        if not self._load.wait_for_an_answer(FIRST_ANSWER_S):
+            raise ProbeFault(f"no request was answered within {FIRST_ANSWER_S:g} s of the last load")
+        self._processes = [p for p in psutil.Process().children(recursive=True) if p not in since]
+        self._ordered = self._down = time.monotonic()
+
+    def app_is_down(self) -> None:
+        """Call it when the app's block has been left."""
+        self._down = time.monotonic()
+
+    def seen(self, host: str, port: int) -> Shutdown:
+        """What became of what was in flight when the order came, and what is left."""
+        answers = self._load.stop()
+        statuses = Counter(a.status for a in answers if a.began < self._ordered <= a.ended)
+        _, alive = psutil.wait_procs(self._processes, timeout=ORPHAN_S)
+        return Shutdown(
+            in_flight=statuses.total(),
+            finished=statuses[OK],
+            refused=sum(statuses[status] for status in REFUSED),
+            lost={status: count for status, count in statuses.items() if status not in {OK, *REFUSED}},
+            seconds=self._down - self._ordered,
+            orphans=tuple(sorted(filter(None, map(_named, alive)))),
+            port_free=_is_free(host, port),
+        )
+
+
+def _named(process: psutil.Process) -> str | None:
+    try:
+        zombie = process.status() == psutil.STATUS_ZOMBIE
+        return None if zombie else f"{process.name()} {process.pid}"
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as taken:
+        # Connections that are closing do not count, a listener does.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(host: str) -> int:
+    """A port of the system's choice."""
+    with socket.socket() as taken:
+        taken.bind((host, 0))
+        return int(taken.getsockname()[1])
+
+
+def last_words() -> str:
+    """Serve's own status and the ends of its newest logs, for a fault's message; Ray must still be there."""
+    lines = []
+    try:
+        lines.append(f"serve.status(): {serve.status().applications}")
+    except Exception as error:
+        lines.append(f"serve.status(): {error}")
+    for path in _newest_logs():
+        lines += [f"{path.name}:", *path.read_text(errors="replace").splitlines()[-LOG_LINES:]]
+    return "\n".join(lines)
+
+
+def _newest_logs() -> list[Path]:
+    node = ray._private.worker._global_node
+    if node is None:
+        return []
+    logs = [path for path in Path(node.get_logs_dir_path()).glob("serve/*.log") if path.stat().st_size]
+    return sorted(logs, key=lambda path: path.stat().st_mtime)[-3:]

@@ -1,0 +1,160 @@
+"""The order of a measurement: probe, then latency and load, each beside the bare model in the same minute."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from registry.contract import Prediction
+from registry.evidence import Batching, Case, Identity, Latency, Parity, Throughput, Way
+from registry.reference import Reference
+from serving import probe
+from serving.load import OK, Answer, Load
+from serving.params import ServeParams
+from serving.probe import ProbeFault, Target
+from serving.sizes import threads
+
+REPEATS = 3
+ALONE_TEXTS = 34
+"""Golden rows of one repeat, asked one by one."""
+LOAD_S, RAW_S = 2.5, 1.5
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Texts with the answers that they should get."""
+
+    texts: Sequence[str]
+    expected: Sequence[Prediction]
+
+    def askable(self, target: Target) -> "Rows":
+        """Those that the app takes."""
+        kept = probe.askable(target, self.texts)
+        return Rows([self.texts[row] for row in kept], [self.expected[row] for row in kept])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a running app showed; its end is measured where it ends."""
+
+    identity: Identity
+    contract: tuple[Case, ...]
+    parity: Parity
+    batching: Batching
+    latency: Latency
+    throughput: Throughput
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One round: one client and the bare model on the same rows, then many clients and the bare model again."""
+
+    alone: list[Answer]
+    raw_ms: list[float]
+    load: list[Answer]
+    raw_per_s: float
+
+    @property
+    def served_per_s(self) -> float:
+        """Texts answered a second."""
+        took_s = max(a.ended for a in self.load) - min(a.began for a in self.load)
+        return sum(a.status == OK for a in self.load) / took_s
+
+
+def measure(
+    target: Target, reference: Reference, golden_texts: Sequence[str], test: Rows, bound: float, say: Say
+) -> Measured:
+    """Everything but the shutdown. `bound`: how far a score may move with its batch-mates.
+
+    Raises ProbeFault when the app stops answering or a replica dies: then nothing is known about the model.
+    """
+    say(f"asking {len(golden_texts)} golden rows of the registered bundle in a clean process")
+    golden = Rows(golden_texts, reference.alone(golden_texts)).askable(target)
+    say("asking the app who it is, and the table of good and bad requests")
+    who, cases = probe.identity(target), probe.contract(target)
+    say("asking the golden rows through the handle, in lists, shuffled, between odd neighbours")
+    ways = probe.in_company(target, golden.texts, golden.expected, bound)
+    test = test.askable(target)
+    repeats = [_repeat(target, reference, golden.texts, test.texts, number, say) for number in range(REPEATS)]
+    _same_replicas(target, who)
+    ways |= {
+        "alone": _way([a for repeat in repeats for a in repeat.alone], golden, bound),
+        "test rows under load": _way([a for repeat in repeats for a in repeat.load], test, bound),
+    }
+    return Measured(
+        who, cases, Parity(ways=ways), _batching(target, repeats), _latency(repeats), _pace(target, repeats)
+    )
+
+
+def _repeat(
+    target: Target, reference: Reference, golden: Sequence[str], test: Sequence[str], number: int, say: Say
+) -> Repeat:
+    say(f"measuring latency and load, round {number + 1} of {REPEATS}")
+    rows = [row % len(golden) for row in range(number * ALONE_TEXTS, (number + 1) * ALONE_TEXTS)]
+    alone = probe.alone(target, golden, rows)
+    raw_ms = reference.alone_ms([golden[row] for row in rows])
+    # Each round begins elsewhere, so that more of the test rows are asked.
+    start = number * len(test) // REPEATS
+    load = Load(target.url, test, in_flight(target.params), LOAD_S, target.headers, start).run()
+    rotated = [*test[start:], *test[:start]]
+    return Repeat(alone, raw_ms, load, reference.pace(rotated, target.params.max_batch_size, RAW_S))
+
+
+def replicas(params: ServeParams) -> int:
+    """Model replicas that a graph begins with."""
+    return params.autoscaling.min_replicas if params.autoscaling else params.num_replicas
+
+
+def in_flight(params: ServeParams) -> int:
+    """Texts that keep every replica busy with one batch while the next gathers, as far as admission allows."""
+    return min(2 * params.max_batch_size * replicas(params), params.max_queued_texts * params.ingress_replicas)
+
+
+def bare_threads(params: ServeParams) -> int:
+    """Threads of the bare model: those of all replicas together."""
+    return threads(params) * replicas(params)
+
+
+def _same_replicas(target: Target, who: Identity) -> None:
+    """Raises ProbeFault when a replica was replaced while it was measured (killed, out of memory, unhealthy)."""
+    gone = who.loaded.keys() - probe.loaded(target).keys()
+    if gone and not target.params.autoscaling:
+        raise ProbeFault(f"replica {', '.join(sorted(gone))} died while it was measured")
+
+
+def _way(answers: Sequence[Answer], rows: Rows, bound: float) -> Way:
+    return probe.compare([a.scores for a in answers], [rows.expected[a.text] for a in answers], bound)
+
+
+def _batching(target: Target, repeats: Sequence[Repeat]) -> Batching:
+    sizes = Counter(a.batch for repeat in repeats for a in repeat.load if a.batch)
+    return Batching(
+        max_batch_size=target.params.max_batch_size, in_flight=in_flight(target.params), texts_by_size=dict(sizes)
+    )
+
+
+def _latency(repeats: Sequence[Repeat]) -> Latency:
+    p50, p95, p99 = (
+        tuple(float(np.quantile([a.ms for a in repeat.alone], share)) for repeat in repeats)
+        for share in (0.5, 0.95, 0.99)
+    )
+    return Latency(
+        requests=sum(len(repeat.alone) for repeat in repeats),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        raw_p50_ms=tuple(float(np.median(repeat.raw_ms)) for repeat in repeats),
+    )
+
+
+def _pace(target: Target, repeats: Sequence[Repeat]) -> Throughput:
+    return Throughput(
+        in_flight=in_flight(target.params),
+        threads=bare_threads(target.params),
+        served=tuple(repeat.served_per_s for repeat in repeats),
+        raw=tuple(repeat.raw_per_s for repeat in repeats),
+        statuses=dict(Counter(a.status for repeat in repeats for a in repeat.load)),
+    )
