@@ -73,6 +73,14 @@ class Scorer:
         return self.score(self.encode(texts))
 
 
+def uncalibrated(checkpoint: Path, device: str = "cpu") -> Scorer:
+    """A scorer straight from a checkpoint folder, before it is a bundle: no digest, no canaries, temperature 1."""
+    contract = bundle.read_contract(checkpoint)
+    forward = TorchForward(checkpoint, device)
+    encode = Encoder(checkpoint / "tokenizer.json", contract.max_tokens, forward.pad_id)
+    return Scorer(contract, encode, forward, "", TORCH_FP32, device)
+
+
 def load(folder: Path, expected_digest: str | None = None, runtime: str = TORCH_FP32, device: str = "cpu") -> Scorer:
     """Re-hash a bundle, load one runtime of it and replay its canaries.
 
