@@ -114,7 +114,7 @@ def test_a_deleted_database_is_built_again(project: Project) -> None:
 
 
 def test_one_flipped_byte_of_the_registered_weights_stops_serve_verify_and_promote(project: Project) -> None:
-    (weights,) = [path for path in (project.folder / ".dvc/mlflow").rglob("model.safetensors")]
+    (weights,) = (project.folder / ".dvc/mlflow").rglob("model.safetensors")
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
