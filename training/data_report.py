@@ -7,7 +7,7 @@ from typing import Any
 from registry.errors import Refused
 from training.keys import SPLITS
 from training.params import DataParams
-from training.tally import Tally
+from training.tally import Tally, natural
 
 MIN_CLASS_ROWS = 10
 FEW_CLASS_ROWS = 5
@@ -18,6 +18,11 @@ MAX_SLICES = 100
 """Slices in the report's table, largest first; more is most likely an id column."""
 SHARE_SIGMAS = 4.0
 """A hash puts a class's share of a split within so many standard deviations, but for 1 in 16,000."""
+CLASS_REMEDY = (
+    f"Every class needs at least {MIN_CLASS_ROWS} rows, and one in each of {', '.join(SPLITS)}. Add rows of it, merge "
+    "it with another, or take it out; where only the split is unlucky, another data.seed may do. If these are no "
+    "classes at all, data.label_column names the wrong column, or data.rating_thresholds is missing."
+)
 LOOKS_MISSING = frozenset({"na", "n/a", "nan", "nil", "none", "null", "-", "?"})
 
 
@@ -35,20 +40,18 @@ def judge(tally: Tally) -> None:
         raise DataRefused(f"no row is left to train on: {read:,} read, {drops}; check data.source and its columns")
     if len(classes) == 1:
         raise DataRefused(
-            f"needs at least 2 classes, found 1 (`{next(iter(classes))}`); check data.label_column, or add rows of another"
+            f"needs at least 2 classes, found 1 (`{next(iter(classes))}`); "
+            "check data.label_column in params.yaml, or add rows of another class"
         )
     if small := [line for label in sorted(classes) if (line := _too_small(label, classes[label]))]:
-        raise DataRefused(
-            f"{len(small)} of {len(classes)} classes cannot be trained on and measured:\n  "
-            + "\n  ".join(_first(small))
-            + f"\nEvery class needs at least {MIN_CLASS_ROWS} rows, and one in each of {', '.join(SPLITS)}. Add rows of it, "
-            "merge it with another, or take it out; where only the split is unlucky, another data.seed may do. "
-            "If these are no classes at all, data.label_column names the wrong column or data.rating_thresholds is missing."
-        )
+        head = f"{len(small)} of {len(classes)} classes cannot be trained on and measured:"
+        raise DataRefused("\n  ".join([head, *_first(small)]) + f"\n{CLASS_REMEDY}")
 
 
 def _faults(tally: Tally) -> Iterator[str]:
-    yield from _first([f"{where}: {what}" for where, what in tally.faults.items()])
+    yield from _first(
+        [f"{where}: {what}" for where, what in sorted(tally.faults.items(), key=lambda item: natural(item[0]))]
+    )
 
 
 def _first(lines: list[str]) -> list[str]:
@@ -101,7 +104,7 @@ def _uneven(tally: Tally, params: DataParams) -> Iterator[str]:
             total = sum(rows.values())
             share, allowed = rows.get(split, 0) / total, SHARE_SIGMAS * sqrt(fraction * (1 - fraction) / total)
             if abs(share - fraction) > allowed:
-                yield f"class `{label}` has {share:.3f} of its rows in {split} instead of {fraction}: few texts, many repeats?"
+                yield f"class `{label}` has {share:.3f} of its rows in {split}, not {fraction}: many repeats?"
 
 
 def _conflicting(tally: Tally, params: DataParams) -> Iterator[str]:
@@ -121,9 +124,10 @@ def report(tally: Tally, golden_rows: int, params: DataParams) -> dict[str, Any]
         },
         "files": tally.read,
         "dropped": {
-            reason: {"rows": rows, "examples": tally.dropped_rows[reason]} for reason, rows in tally.dropped.items()
+            reason: {"rows": rows, "examples": tally.dropped_rows[reason]}
+            for reason, rows in sorted(tally.dropped.items())
         },
-        "classes": {label: _class(rows) for label, rows in tally.classes.items()},
+        "classes": {label: _class(rows) for label, rows in sorted(tally.classes.items())},
         "slices": dict(_largest(tally.slices)),
         "repeats": {"texts": tally.repeats.get("texts", 0), "rows": tally.repeats.get("rows", 0)},
         "conflicts": {

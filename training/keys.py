@@ -75,7 +75,8 @@ def _records(name: str, path: Path, params: DataParams, parts: int) -> Iterator[
     for item in read(path, columns, params.encoding):
         where = {"row": name if item.number is None else f"{name}:{item.number}", "file": name}
         what = {"split": FAULT, "why": item.message} if isinstance(item, Fault) else _place(item, params)
-        part = int(what["key"][:8], 16) * parts >> 32 if "key" in what else (item.number or 0) % parts
+        key = what.get("key")
+        part = int(key[:8], 16) * parts >> 32 if key else (item.number or 0) % parts
         yield {**where, **what, "part": part}
         faults += what["split"] == FAULT
         if faults == MAX_FAULTS:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from registry.branch import Branch
 
@@ -39,6 +39,15 @@ class DataParams(Branch):
     on_conflict: Literal["keep", "drop"] = "keep"
     """What to do with texts that carry two different labels."""
     seed: Seed = 7
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str) -> str:
+        try:
+            "a".encode(encoding)
+        except LookupError as error:
+            raise ValueError("is no text encoding that Python knows; utf-8, utf-16, cp1252, latin-1, ...") from error
+        return encoding
 
     @model_validator(mode="after")
     def _leaves_rows_to_train_on(self) -> Self:

@@ -44,7 +44,7 @@ def add(tallies: Iterable[Tally]) -> Tally:
     for tally in tallies:
         _add(total, tally.model_dump())
     for few in (total.get("dropped_rows", {}), total.get("conflict_rows", {})):
-        few.update({name: sorted(rows, key=_natural)[:MAX_EXAMPLES] for name, rows in few.items()})
+        few.update({name: sorted(rows, key=natural)[:MAX_EXAMPLES] for name, rows in few.items()})
     if "conflict_rows" in total:
         total["conflict_rows"] = dict(sorted(total["conflict_rows"].items())[:MAX_EXAMPLES])
     return Tally.model_validate(total)
@@ -60,7 +60,7 @@ def _add(total: dict[Any, Any], more: Mapping[Any, Any]) -> None:
             total[name] = value
 
 
-def _natural(row: str) -> tuple[str, int]:
+def natural(row: str) -> tuple[str, int]:
     """`file:10` after `file:9`."""
     file, _, number = row.rpartition(":")
     return (file, int(number)) if number.isdigit() else (row, 0)
