@@ -56,7 +56,7 @@ class Edge:
         given_id = headers.get(REQUEST_ID)
         if given_id is not None and not _REQUEST_ID.fullmatch(given_id):
             raise ApiError(400, "request_id", f"{REQUEST_ID} must be 1 to 128 visible ASCII characters")
-        scope.setdefault("state", {})["authorised"] = authorised = self._knows(headers)
+        scope["state"]["authorised"] = authorised = self._knows(headers)
         if not authorised and route_path(scope) not in OPEN_PATHS:
             raise ApiError(
                 401,
@@ -84,7 +84,7 @@ class _Answer:
         self._add_id = given is None
         valid = given is not None and _REQUEST_ID.fullmatch(given)
         self.request_id = given if given is not None and valid else secrets.token_hex(16)
-        scope.setdefault("state", {})["request_id"] = self.request_id
+        scope["state"] = {**scope.get("state", {}), "request_id": self.request_id, "asked_path": scope["path"]}
         self._send, self._started, self._without_body = send, False, scope["method"] == "HEAD"
 
     async def send(self, message: Message) -> None:
@@ -106,6 +106,14 @@ def route_path(scope: Scope) -> str:
     """The path below the route prefix, without a closing slash; `/` for the prefix itself."""
     path, prefix = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     return path.removeprefix(prefix).rstrip("/") or "/"
+
+
+def service_root(scope: Scope) -> str:
+    """The relative URL that leads from what was asked for to the service's root; ends with a slash."""
+    asked, prefix = str(scope["state"]["asked_path"]), str(scope.get("root_path", "")).rstrip("/")
+    below = asked.removeprefix(prefix)
+    # The prefix itself, asked for without a slash: a browser resolves links against its parent.
+    return "../" * (below.count("/") - 1) + "./" if below else prefix.rsplit("/", 1)[-1] + "/"
 
 
 def _plain(scope: Scope) -> Scope:

@@ -8,11 +8,13 @@ from pydantic import JsonValue
 
 from registry import bundle
 from registry.bundle import VersionRef
+from serving.admission import Admission
 from serving.graph import graph_digest
 from serving.health import Monitor
 from serving.model import Model
 from serving.params import ServeParams
-from serving.routes import Service, create_app
+from serving.predict import Predictor
+from serving.routes import create_app
 from serving.sizes import calls_per_ingress, texts_per_call
 
 
@@ -28,20 +30,17 @@ class Ingress:
         key_digests: Sequence[str],
     ) -> None:
         asked = Model(model, calls_per_ingress(params), texts_per_call(params))
-        self._service = Service(
+        self._predictor = Predictor(
             version=version,
             params=params,
             encode=bundle.encoder_of(version.folder),
             score=asked.score,
             monitor=Monitor(asked.canary),
-            about={"graph_digest": graph_digest(params), **about},
-            key_digests=key_digests,
+            admission=Admission(params.max_queued_texts),
         )
-
-    def about(self) -> dict[str, JsonValue]:
-        """What it knows itself, for who asks through the handle: fault, graph_digest, verified, deployment, build."""
-        return {"fault": self._service.monitor.fault, **self._service.about}
+        self._about = {"graph_digest": graph_digest(params), **about}
+        self._key_digests = key_digests
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve calls this after the constructor, in the replica: nothing of the app has to travel."""
-        return create_app(self._service)
+        return create_app(self._predictor, self._about, self._key_digests)

@@ -2,9 +2,11 @@
 
 import json
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from registry.contract import has_lone_surrogate, is_visible
 from serving.errors import ApiError
@@ -14,21 +16,26 @@ MAX_DEPTH = 32
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-EXAMPLES: dict[str, Any] = {
-    "one": {"summary": "one text", "value": {"text": "a place to start"}},
-    "list": {"summary": "a list of texts", "value": {"texts": ["a place to start", "too tepid"]}},
-}
+
+def _no_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+Missing = SkipJsonSchema[None]
+"""null where it may be; not in the schema, which is OpenAPI 3.0 and has no such type."""
 
 
 class PredictRequest(BaseModel):
-    """Exactly one of the two fields."""
+    """Exactly one of the two fields. Says what `read_texts` takes; `read_texts` says what is wrong."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
     )
 
-    text: str = Field(default="", description="One text.")
-    texts: list[str] = Field(default=[], min_length=1, description="Up to serve.max_texts texts.")
+    text: str | Missing = Field(default=None, description="One text.", json_schema_extra=_no_default)
+    texts: list[str] | Missing = Field(
+        default=None, min_length=1, description="Up to serve.max_texts texts.", json_schema_extra=_no_default
+    )
 
 
 class PredictionOut(BaseModel):
@@ -60,7 +67,7 @@ class ErrorDetail(BaseModel):
 
     type: str
     message: str
-    field: str | None
+    field: str | Missing
 
 
 class ErrorResponse(BaseModel):
@@ -70,8 +77,39 @@ class ErrorResponse(BaseModel):
     request_id: str
 
 
-def read_texts(body: bytes, max_texts: int) -> tuple[list[str], bool]:
-    """The texts of a request body, and whether they came as a list. Raises ApiError: 400, 413 or 422."""
+class HealthResponse(BaseModel):
+    """Which version answers, and whether it answers right. With API keys set, a request without one sees `status`."""
+
+    status: Literal["ok", "unhealthy"]
+    reason: str | Missing = Field(description="Why it is unhealthy.")
+    uptime_s: float
+    model: ModelOut
+    graph_digest: str = Field(description="How it is served: params, code, libraries.")
+    verified: bool = Field(description="The registry holds a passing report for this digest and graph digest.")
+    deployment: str = Field(description="The nonce given at deploy.")
+    training: dict[str, Any]
+    runtime: str
+    precision: str
+    device: str
+    labels: list[str]
+    max_tokens: int
+    build: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of a request, and how they came."""
+
+    texts: list[str]
+    listed: bool
+
+    def field(self, index: int) -> str:
+        """The name of a text's place in the request."""
+        return f"texts[{index}]" if self.listed else "text"
+
+
+def read_texts(body: bytes, max_texts: int) -> Texts:
+    """The texts of a request body. Raises ApiError: 400, 413 or 422."""
     tree = parse(body)
     if not isinstance(tree, dict):
         raise ApiError(422, "body_type", 'the body must be an object: {"text": "…"} or {"texts": ["…"]}')
@@ -82,8 +120,8 @@ def read_texts(body: bytes, max_texts: int) -> tuple[list[str], bool]:
     if len(tree) != 1:
         raise ApiError(422, "field_choice", "send exactly one of the fields text and texts")
     if "text" in tree:
-        return [_text(tree["text"], "text")], False
-    return _texts(tree["texts"], max_texts), True
+        return Texts([_text(tree["text"], "text")], listed=False)
+    return Texts(_texts(tree["texts"], max_texts), listed=True)
 
 
 def _texts(value: object, max_texts: int) -> list[str]:
