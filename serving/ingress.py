@@ -41,6 +41,10 @@ class Ingress:
         self._about = {"graph_digest": graph_digest(params), **about}
         self._key_digests = key_digests
 
+    def about(self) -> dict[str, JsonValue]:
+        """What it knows itself, for who asks through the handle: graph_digest, verified, deployment, build."""
+        return self._about
+
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve calls this after the constructor, in the replica: nothing of the app has to travel."""
         return create_app(self._predictor, self._about, self._key_digests)

@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 from pydantic import JsonValue
 from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
 
 from registry.bundle import VersionRef, encoder_of
 from registry.contract import Contract, Prediction
@@ -77,8 +79,7 @@ def identity(target: Target) -> Identity:
 
 def through_ingress(target: Target) -> dict[str, JsonValue]:
     """What the ingress deployment says through its handle."""
-    handle = serve.get_deployment_handle(INGRESS, target.app)
-    about: dict[str, JsonValue] = handle.about.remote().result(timeout_s=HANDLE_TIMEOUT_S)
+    about: dict[str, JsonValue] = _result(serve.get_deployment_handle(INGRESS, target.app).about.remote())
     return about
 
 
@@ -90,7 +91,7 @@ def loaded(target: Target) -> dict[str, str]:
     while len(found) < replicas(target) and time.monotonic() < until:
         # The handle chooses among the idle ones, so several are asked at once.
         for response in [handle.canary.remote() for _ in range(4)]:
-            alive = response.result(timeout_s=HANDLE_TIMEOUT_S)
+            alive = _result(response)
             found[alive.replica] = str(alive.loaded["digest"])
     return found
 
@@ -164,7 +165,7 @@ def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, f
     handle, size = serve.get_deployment_handle(MODEL, target.app), texts_per_call(target.params)
     encoded = encoder_of(target.version.folder)(texts)
     calls = [handle.score.remote(encoded[start : start + size]) for start in range(0, len(encoded), size)]
-    scored = [one for call in calls for one in call.result(timeout_s=HANDLE_TIMEOUT_S)]
+    scored = [one for call in calls for one in _result(call)]
     return [one.prediction.scores if one.prediction else None for one in scored]
 
 
@@ -218,6 +219,13 @@ def compare(answers: Sequence[Mapping[str, float] | None], expected: Sequence[Pr
         best = max(got, key=got.__getitem__)
         differ += best != right.label and right.score - right.scores[best] > bound
     return Way(answers=len(answers), labels_differ=differ, worst=worst)
+
+
+def _result(response: Any) -> Any:
+    try:
+        return response.result(timeout_s=HANDLE_TIMEOUT_S)
+    except (RayError, RayServeException, TimeoutError) as error:
+        raise ProbeFault(f"a deployment did not answer through its handle: {type(error).__name__} {error}") from error
 
 
 def _send(client: httpx.Client, method: str, url: str, **given: Any) -> httpx.Response:
