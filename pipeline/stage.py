@@ -12,13 +12,14 @@ from registry.errors import MachineFault, Refused
 
 DONE, REFUSED, USAGE, MACHINE = 0, 1, 2, 3
 
-# Nothing phones home unless the user turns it on; a variable that is already set wins.
+# Nothing phones home, and no library draws bars over our lines, unless the user turns it on; a variable that is already set wins.
 QUIET = {
     "DO_NOT_TRACK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }

@@ -23,7 +23,7 @@ TINY_PARAMS: dict[str, Any] = {
         "rating_thresholds": None,
     },
     "tune": {"trials": 2, "space": {"lr": [3.0e-3, 1.0e-3], "batch_size": [16]}, "min_rows": 100},
-    "train": {"base": "base", "max_tokens": tiny.MAX_TOKENS, "epochs": 3, "lr": 3.0e-3, "batch_size": 16},
+    "train": {"base": "base", "max_tokens": tiny.MAX_TOKENS, "epochs": 8, "lr": 3.0e-3, "batch_size": 16},
     "registry": {"name": "tiny"},
     "serve": {"num_cpus": 0.5},
 }
