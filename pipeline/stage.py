@@ -12,7 +12,7 @@ from registry.errors import MachineFault, Refused
 
 DONE, REFUSED, USAGE, MACHINE = 0, 1, 2, 3
 
-# Nothing phones home, and no library draws bars over our lines, unless the user turns it on; a variable that is already set wins.
+# Nothing phones home and no library draws bars over our lines, unless the user's own variable says so.
 QUIET = {
     "DO_NOT_TRACK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
