@@ -3,10 +3,17 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from registry.bundle import VersionRef, read_manifest
 from registry.packing import seal
 from tests import tiny
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny models gain nothing from two threads, and lose minutes to their spinning when the cores are busy."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
