@@ -26,7 +26,7 @@ def fetch(source: str, raw: Path) -> None:
         files = _collect(source, raw, scratch)
         wanted = _describe(source, files)
         if _is_current(raw, wanted):
-            print(f"{raw.name}: unchanged, {_summary(wanted)}", flush=True)
+            print(f"the raw rows are unchanged: {_summary(wanted)}", flush=True)
             return
         with new_folder(raw) as fresh:
             for name, path in files.items():
@@ -36,7 +36,7 @@ def fetch(source: str, raw: Path) -> None:
             # Described from the copies: a source that grew meanwhile is described as it was taken.
             taken = _describe(source, {name: fresh / name for name in files})
             write_json(fresh / paths.SOURCE.name, taken)
-    print(f"{raw.name}: fetched {_summary(taken)} from {taken['source']}", flush=True)
+    print(f"fetched {_summary(taken)} from {taken['source']}", flush=True)
 
 
 def _collect(source: str, raw: Path, scratch: Path) -> dict[str, Path]:
