@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import ray
 from ray import serve
+from ray.serve.exceptions import RayServeException
 
 from registry.errors import MachineFault
 
@@ -41,7 +42,14 @@ def running(
         yield base_url
     finally:
         if ray.is_initialized():
-            serve.shutdown()
+            _end(name)
+
+
+def _end(name: str) -> None:
+    # A deleted app answers what it has begun; to shut Serve down at once would cut that off.
+    with contextlib.suppress(RayServeException, TimeoutError):
+        serve.delete(name)
+    serve.shutdown()
 
 
 def _wait(name: str, base_url: str, deadline: float) -> None:
