@@ -54,7 +54,7 @@ def _record() -> Record:
         params={branch: tree[branch] for branch in BRANCHES},
         history=_lines(),
         metrics=read_json(paths.METRICS),
-        data=read_json(paths.RAW / "source.json"),
+        data=read_json(paths.SOURCE),
         data_report=read_json(paths.DATA_REPORT),
         commit=commit,
         changed=changed,

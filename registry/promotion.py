@@ -24,10 +24,16 @@ class PromotionRefused(Refused):
 
 
 def attach(registry: Registry, report: Report, page: Path) -> bool:
-    """Keep a report, passing or failing, with its version; False when the registry has exactly this one already."""
+    """Keep a report, passing or failing, with its version; False when nothing is to be kept.
+
+    That is: the registry has exactly this one, or the champion's passing one for the same pair, which production
+    serves by and a failure measured later, perhaps on a busy machine, does not take away.
+    """
     with home.writing(registry.home):
         known, client = _registered(registry, report.digest), registry.client
-        if registry.report(report.digest, report.graph_digest) == report:
+        kept = registry.report(report.digest, report.graph_digest)
+        reigns = registry.alias() == known.version
+        if kept == report or (kept and kept.passed and reigns and not report.passed):
             return False
         folder = reports.place(report.graph_digest)
         client.log_text(known.run_id, dump_json(report.model_dump(mode="json")), f"{folder}/{reports.FILE}")

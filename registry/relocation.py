@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from registry.home import ARTIFACTS, PATIENCE_S, Home, HomeFault
+from registry.home import ARTIFACTS, PATIENCE_S, Home, HomeError, HomeFault
 
 # Every column of MLflow's schema that holds a path below the artifact folder.
 COLUMNS = (
@@ -22,7 +22,8 @@ COLUMNS = (
 def follow(home: Home) -> None:
     """Point the database of a local home at that home's artifacts, if it still points elsewhere.
 
-    A copy's database is rewritten in the copy only; the original keeps its own. Raises HomeFault when it cannot be.
+    A copy's database is rewritten in the copy only; the original keeps its own. Raises HomeFault when it cannot be
+    written now, HomeError when it is damaged.
     """
     if home.database is None or home.artifact_root is None or not home.exists:
         return
@@ -31,9 +32,12 @@ def follow(home: Home) -> None:
             for old in _former_roots(connection, home.artifact_root):
                 print(f"registry: it lay at {old.parent} before; its paths now say {home.folder}", flush=True)
                 _rewrite(connection, old, home.artifact_root)
-    except sqlite3.Error as error:
-        raise HomeFault(
-            f"{home.database} was moved here, and its paths cannot be rewritten: {error}. Make it writable, try again."
+    except sqlite3.OperationalError as error:
+        raise HomeFault(f"the registry's database {home.database} cannot be used now: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise HomeError(
+            f"the registry's database {home.database} is damaged: {error}. Restore it, or move it away: "
+            "dvc repro then registers, verifies and promotes what stands here anew."
         ) from error
 
 
