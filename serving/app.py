@@ -21,6 +21,8 @@ from serving.replica import Batching, Load, Replica, load_bundle
 API_KEYS = "SERVE_API_KEYS"
 HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 1.0, 2.0
 CONSTRUCTOR_RETRIES = 3
+# How often a stopping replica looks whether it is idle; Serve's 2 s would make every stop as long.
+SHUTDOWN_LOOK_S = 0.2
 
 
 class ApiKeysError(Refused):
@@ -44,6 +46,7 @@ def build(
         ray_actor_options={"num_cpus": 0},
         max_ongoing_requests=sizes.ingress_max_ongoing_requests(params),
         graceful_shutdown_timeout_s=params.graceful_shutdown_s,
+        graceful_shutdown_wait_loop_s=SHUTDOWN_LOOK_S,
         max_constructor_retry_count=constructor_retries,
     )
     about: dict[str, JsonValue] = {"verified": verified, "deployment": nonce, "build": _build()}
@@ -73,6 +76,7 @@ def model_options(params: ServeParams, constructor_retries: int) -> dict[str, An
         "user_config": batching,
         "max_ongoing_requests": sizes.max_ongoing_requests(params),
         "graceful_shutdown_timeout_s": params.graceful_shutdown_s,
+        "graceful_shutdown_wait_loop_s": SHUTDOWN_LOOK_S,
         "health_check_period_s": HEALTH_PERIOD_S,
         "health_check_timeout_s": HEALTH_TIMEOUT_S,
         "max_constructor_retry_count": constructor_retries,

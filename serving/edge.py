@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serving.door import Door
 from serving.errors import ApiError, failed
 
 logger = logging.getLogger("ray.serve")
@@ -31,8 +32,8 @@ def digest_of_key(key: str) -> str:
 class Edge:
     """Pure ASGI, so that it sees the router's own 404 and 405 and every exception."""
 
-    def __init__(self, app: ASGIApp, key_digests: Sequence[str] = ()) -> None:
-        self._app, self._key_digests = app, tuple(key_digests)
+    def __init__(self, app: ASGIApp, door: Door, key_digests: Sequence[str] = ()) -> None:
+        self._app, self._door, self._key_digests = app, door, tuple(key_digests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; lifespan and websocket events pass through."""
@@ -42,7 +43,11 @@ class Edge:
         answer = _Answer(scope, send)
         try:
             self._admit(scope)
-            await self._app(_plain(scope), receive, answer.send)
+            if route_path(scope) in OPEN_PATHS:
+                await self._app(_plain(scope), receive, answer.send)
+                return
+            with self._door():
+                await self._app(_plain(scope), receive, answer.send)
         except ApiError as error:
             await answer.fail(error, scope, receive)
         except ClientDisconnect:

@@ -44,7 +44,8 @@ def unavailable(reason: str) -> ApiError:
         503,
         "unavailable",
         f"no replica can answer now: {reason}",
-        headers={"retry-after": str(RETRY_AFTER_S)},
+        # Asked again over a new connection, a balancer can choose another instance.
+        headers={"retry-after": str(RETRY_AFTER_S), "connection": "close"},
     )
 
 

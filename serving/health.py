@@ -17,8 +17,9 @@ STALE_S = 4.0
 class Monitor:
     """Asks the model deployment a canary every second and remembers the answer; `/health` only reads."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Alive]]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[[], Awaitable[Alive]], digest: str) -> None:
+        """`digest`: of the version that a replica must hold."""
+        self._ask, self._digest = ask, digest
         self._fault: str | None = "no canary has been answered yet"
         self._right_at: float | None = None
         self.loaded: dict[str, JsonValue] = {}
@@ -46,10 +47,16 @@ class Monitor:
         # Silence makes stale (4 s), a wrong answer is a fault at once.
         with contextlib.suppress(Exception):
             alive = await asyncio.wait_for(self._ask(), TIMEOUT_S)
-            self._fault, self.loaded = alive.fault, alive.loaded
-            if alive.fault is None:
-                self._right_at = time.monotonic()
+            self._hear(alive)
         if self.fault:
             self.down.set()
         else:
             self.down.clear()
+
+    def _hear(self, alive: Alive) -> None:
+        if alive.loaded["digest"] != self._digest:
+            # During a rolling update an ingress meets replicas of the other version; they are not its model.
+            return
+        self._fault, self.loaded = alive.fault, alive.loaded
+        if alive.fault is None:
+            self._right_at = time.monotonic()

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from registry import bundle
 from registry.bundle import VersionRef
 from serving.admission import Admission
+from serving.door import Door
 from serving.graph import graph_digest
 from serving.health import Monitor
 from serving.model import Model
@@ -29,22 +30,27 @@ class Ingress:
         about: dict[str, JsonValue],
         key_digests: Sequence[str],
     ) -> None:
-        asked = Model(model, calls_per_ingress(params), texts_per_call(params))
+        asked = Model(model, version.digest, calls_per_ingress(params), texts_per_call(params))
         self._predictor = Predictor(
             version=version,
             params=params,
             encode=bundle.encoder_of(version.folder),
             score=asked.score,
-            monitor=Monitor(asked.canary),
+            monitor=Monitor(asked.canary, version.digest),
             admission=Admission(params.max_queued_texts),
         )
         self._about = {"graph_digest": graph_digest(params), **about}
         self._key_digests = key_digests
+        self._door, self._grace_s = Door(), params.graceful_shutdown_s
 
     def about(self) -> dict[str, JsonValue]:
         """What it knows itself, for who asks through the handle: graph_digest, verified, deployment, build."""
         return self._about
 
+    async def close(self) -> int:
+        """Take no more requests and answer those inside; how many are left when the grace is over."""
+        return await self._door.close(self._grace_s)
+
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve calls this after the constructor, in the replica: nothing of the app has to travel."""
-        return create_app(self._predictor, self._about, self._key_digests)
+        return create_app(self._predictor, self._about, self._door, self._key_digests)

@@ -17,6 +17,10 @@ GONE = (ActorDiedError, ActorUnavailableError, ReplicaUnavailableError)
 RETRY_PAUSE_S = 0.05
 
 
+class _OtherVersion(Exception):
+    """A replica holds other bytes; so it is during a rolling update."""
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
     encoded: Encoded
@@ -26,8 +30,9 @@ class _Waiting:
 class Model:
     """Asks the model deployment: at once while a call is free, else texts gather and share the next call."""
 
-    def __init__(self, handle: Any, calls: int, texts_per_call: int) -> None:
-        self._handle, self._free, self._texts_per_call = handle, calls, texts_per_call
+    def __init__(self, handle: Any, digest: str, calls: int, texts_per_call: int) -> None:
+        """`digest`: of the version whose answers are wanted; `calls`: calls with the deployment at a time, at most."""
+        self._handle, self._digest, self._free, self._texts_per_call = handle, digest, calls, texts_per_call
         self._waiting: deque[_Waiting] = deque()
         self._calls: set[asyncio.Task[None]] = set()
 
@@ -69,11 +74,13 @@ class Model:
 
     async def _call(self, texts: list[_Waiting]) -> None:
         try:
-            scored = await _ask(self._handle.score, [text.encoded for text in texts])
+            scored = await _ask(self._handle.score, self._digest, [text.encoded for text in texts])
+            if scored is None:
+                raise _OtherVersion
             for text, one in zip(texts, scored, strict=True):
                 if not text.answer.done():
                     text.answer.set_result(one)
-        except GONE:
+        except (*GONE, _OtherVersion):
             # A prediction is pure: what was with a replica that died is asked again elsewhere.
             await asyncio.sleep(RETRY_PAUSE_S)
             self._waiting.extendleft(reversed(texts))

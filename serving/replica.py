@@ -86,8 +86,13 @@ class Replica:
         self._together.set_max_batch_size(batching["calls_per_batch"])
         self._together.set_batch_wait_timeout_s(batching["batch_wait_s"])
 
-    async def score(self, encoded: Sequence[Encoded]) -> list[Scored]:
-        """The answers to one call's texts, computed together with whatever other calls are waiting."""
+    async def score(self, digest: str, encoded: Sequence[Encoded]) -> list[Scored] | None:
+        """The answers to one call's texts, computed together with whatever other calls are waiting.
+
+        None when this replica does not hold the bundle of that digest: the token ids are not for its model.
+        """
+        if digest != self._scorer.digest:
+            return None
         # Serve closes a batch by its clock even while the model is busy, and many small ones would line up.
         # So calls join the queue only when the model is free, all that came meanwhile at once.
         await self._free.wait()

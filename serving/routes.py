@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from registry.bundle import VersionRef
 from serving import openapi, pages
+from serving.door import Door
 from serving.edge import Edge
 from serving.errors import RETRY_AFTER_S, ApiError
 from serving.health import Monitor
@@ -23,7 +24,9 @@ ROUTING_ERRORS = {
 }
 
 
-def create_app(predictor: Predictor, about: dict[str, JsonValue], key_digests: Sequence[str] = ()) -> FastAPI:
+def create_app(
+    predictor: Predictor, about: dict[str, JsonValue], door: Door, key_digests: Sequence[str] = ()
+) -> FastAPI:
     """The ASGI app of one ingress.
 
     `about`: the fields of `/health` that the ingress knows itself: graph_digest, verified, deployment, build.
@@ -56,7 +59,7 @@ def create_app(predictor: Predictor, about: dict[str, JsonValue], key_digests: S
     @app.get("/health", **openapi.HEALTH)
     async def health(request: Request) -> JSONResponse:
         """Whether the model answers right, and which version it is."""
-        fault = monitor.fault
+        fault = monitor.fault if door.open else "the service is stopping"
         body: dict[str, JsonValue] = {"status": "unhealthy" if fault else "ok"}
         if request.state.authorised:
             uptime_s = round(time.monotonic() - started, 1)
@@ -69,7 +72,7 @@ def create_app(predictor: Predictor, about: dict[str, JsonValue], key_digests: S
         return JSONResponse({"status": "ok"})
 
     pages.add(app)
-    app.add_middleware(Edge, key_digests=key_digests)
+    app.add_middleware(Edge, door=door, key_digests=key_digests)
     app.exception_handler(HTTPException)(_routing_error)
     return app
 

@@ -1,18 +1,28 @@
 """A graph that runs for the length of a block, with a deadline, and is gone after it on every way out."""
 
 import contextlib
+import io
+import logging
+import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 import httpx
 import ray
 from ray import serve
+from ray.exceptions import RayError
+from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
 
 from registry.errors import MachineFault
+from serving import resources
 
 POLL_S = 0.1
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to ask a service that listens everywhere
+SHUTDOWN_S, FAREWELL_S = 60.0, 0.5
+
+logger = logging.getLogger("ray.serve")
 
 
 class NotRunning(MachineFault):
@@ -30,40 +40,122 @@ def running(
     timeout_s: float = 120.0,
     request_timeout_s: float | None = None,
 ) -> Iterator[str]:
-    """Serve `app` and yield its base URL once `/health` says 200; Ray must be up. Raises NotRunning by the deadline."""
+    """Serve `app` and yield its base URL once `/health` says 200; after the block it is drained and gone.
+
+    Ray must be up. Where Serve runs already, its port serves and only this app is deleted. Raises TooSmall at once
+    when Ray lacks what the graph needs, NotRunning when it is not up by the deadline.
+    """
     deadline = time.monotonic() + timeout_s
-    options = {"host": host, "port": port, "request_timeout_s": request_timeout_s}
+    print(f"serving: {resources.check(app)}", flush=True)
+    guest = _controller() is not None
     try:
-        # Stated, because Serve's defaults differ between Python and a config file.
-        serve.start(proxy_location="HeadOnly", http_options=options)
-        serve.api._run(app, _blocking=False, name=name, route_prefix=route_prefix)
-        base_url = f"http://{host}:{port}{route_prefix.rstrip('/')}"
+        with _quiet():
+            base_url = _start(host, port, request_timeout_s) + route_prefix.rstrip("/")
+            _deploy(app, name, route_prefix)
         _wait(name, base_url, deadline)
         yield base_url
     finally:
-        if ray.is_initialized():
-            _end(name)
+        with _quiet():
+            _drain(name)
+            _end(name, guest)
 
 
-def _end(name: str) -> None:
-    # A deleted app answers what it has begun; to shut Serve down at once would cut that off.
-    with contextlib.suppress(RayServeException, TimeoutError):
-        serve.delete(name)
-    serve.shutdown()
+def _start(host: str, port: int, request_timeout_s: float | None) -> str:
+    """Serve's own URL. Both options are stated: Serve's defaults differ between Python and a config file."""
+    options = {"host": host, "port": port, "request_timeout_s": request_timeout_s}
+    try:
+        serve.start(proxy_location="HeadOnly", http_options=options)
+    except (RayError, TimeoutError) as error:
+        raise NotRunning(f"Serve could not start on {host}:{port}: {str(error).strip().splitlines()[-1]}") from error
+    actual = _get_global_client().http_config
+    reachable = ANYWHERE.get(actual.host, actual.host)
+    return f"http://[{reachable}]:{actual.port}" if ":" in reachable else f"http://{reachable}:{actual.port}"
+
+
+def _deploy(app: Any, name: str, route_prefix: str) -> None:
+    # Not serve.run: it waits without an end.
+    target = serve.RunTarget(target=app, name=name, route_prefix=route_prefix)
+    serve.run_many([target], wait_for_applications_running=False)
 
 
 def _wait(name: str, base_url: str, deadline: float) -> None:
-    while time.monotonic() < deadline:
+    while True:
         state = serve.status().applications[name]
-        if state.status == "DEPLOY_FAILED":
-            raise NotRunning(f"the graph could not be deployed: {state.message}")
         if state.status == "RUNNING" and _healthy(base_url):
             return
+        late = time.monotonic() > deadline
+        if late or state.status == "DEPLOY_FAILED":
+            what = "was not up in time" if late else "could not be deployed"
+            raise NotRunning(f"the graph {what}; Serve says:\n{_status(state)}")
         time.sleep(POLL_S)
-    raise NotRunning(f"the graph was not up in time: {serve.status().applications[name]}")
 
 
 def _healthy(base_url: str) -> bool:
     with contextlib.suppress(httpx.HTTPError):
         return httpx.get(f"{base_url}/health", timeout=2).status_code == 200
     return False
+
+
+def _status(state: Any) -> str:
+    lines = [f"application: {state.status} {state.message}"]
+    lines += [f"{name}: {found.status} {found.message}" for name, found in state.deployments.items()]
+    return "\n".join(lines)
+
+
+def _drain(name: str) -> None:
+    """Every ingress takes no more requests and answers those it has; their own grace is the limit."""
+    with contextlib.suppress(RayError, RayServeException, TimeoutError):
+        closing = serve.get_app_handle(name).broadcast("close")
+        left = sum(closing.results(timeout_s=SHUTDOWN_S))
+        if left:
+            print(f"serving: {left} requests were not answered within serve.graceful_shutdown_s", flush=True)
+
+
+def _end(name: str, guest: bool) -> None:
+    if not ray.is_initialized():
+        return
+    with contextlib.suppress(RayError, RayServeException, TimeoutError):
+        serve.delete(name)
+    if guest:
+        return
+    if controller := _controller():
+        # `serve.shutdown` would wait for an answer that the controller, ending itself, never gives.
+        controller.graceful_shutdown.remote(False)
+        deadline = time.monotonic() + SHUTDOWN_S
+        while _controller() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        time.sleep(FAREWELL_S)
+    serve.shutdown()
+
+
+def _controller() -> Any:
+    """Serve's controller, or None where Serve does not run."""
+    with contextlib.suppress(ValueError):
+        return ray.get_actor("SERVE_CONTROLLER_ACTOR", namespace="serve")
+    return None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Serve says in this process about its own start and end from our users."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(_WithoutFarewell(sys.stdout)):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+class _WithoutFarewell(io.TextIOBase):
+    """Ray reports every call of ours that the controller, told to end, left unanswered."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._dropped = stream, False
+
+    def write(self, text: str) -> int:
+        self._dropped = "Task ServeController." in text or (self._dropped and text == "\n")
+        return len(text) if self._dropped else self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()

@@ -11,6 +11,7 @@ from registry import bundle
 from registry.bundle import VersionRef
 from registry.contract import Encoded, Prediction
 from serving.admission import Admission
+from serving.door import Door
 from serving.health import Monitor
 from serving.messages import Alive, Scored
 from serving.params import ServeParams
@@ -19,7 +20,7 @@ from serving.routes import create_app
 
 Score = Callable[[Encoded], Awaitable[Scored]]
 ABOUT = {"graph_digest": "sha256:graph", "verified": False, "deployment": "n", "build": {"git": None}}
-LOADED = {"digest": "sha256:loaded", "runtime": "torch-fp32", "precision": "fp32", "device": "cpu"}
+LOADED = {"runtime": "torch-fp32", "precision": "fp32", "device": "cpu"}
 LOADED |= {"labels": ["no", "yes"], "max_tokens": 32, "training": {"lr": 0.1}}
 
 
@@ -45,13 +46,14 @@ async def never(_: Encoded) -> Scored:
 class Canary:
     """What the model says to canaries; a test may change it."""
 
+    digest: str
     fault: str | None = None
     silent: bool = False
 
     async def __call__(self) -> Alive:
         if self.silent:
             await asyncio.sleep(3600)
-        return Alive(self.fault, dict(LOADED))
+        return Alive(self.fault, {"digest": self.digest, **LOADED})
 
 
 @contextmanager
@@ -61,15 +63,16 @@ def client(
     params: ServeParams | None = None,
     key_digests: Sequence[str] = (),
     canary: Canary | None = None,
+    door: Door | None = None,
     root_path: str = "",
 ) -> Iterator[TestClient]:
     """The app behind HTTP, started, its first canary answered."""
     params = params or ServeParams()
-    monitor = Monitor(canary or Canary())
+    monitor = Monitor(canary or Canary(version.digest), version.digest)
     predictor = Predictor(
         version, params, bundle.encoder_of(version.folder), score, monitor, Admission(params.max_queued_texts)
     )
-    app = create_app(predictor, dict(ABOUT), key_digests)
+    app = create_app(predictor, dict(ABOUT), door or Door(), key_digests)
     with TestClient(app, raise_server_exceptions=False, root_path=root_path, follow_redirects=False) as asked:
         for _ in range(100):
             if monitor.loaded or (canary and canary.silent):

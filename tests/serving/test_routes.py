@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from registry.bundle import VersionRef
 from registry.contract import Encoded
+from serving.door import Door
 from serving.edge import digest_of_key
 from serving.errors import unavailable
 from serving.messages import Scored
@@ -248,7 +249,7 @@ def test_health_names_the_version_as_loaded_and_how_it_is_served(tiny_version: V
     assert body == {
         "status": "ok",
         "reason": None,
-        "model": {"name": "tiny", "version": "1", "digest": "sha256:loaded"},
+        "model": {"name": "tiny", "version": "1", "digest": tiny_version.digest},
         "graph_digest": "sha256:graph",
         "verified": False,
         "deployment": "n",
@@ -263,7 +264,7 @@ def test_health_names_the_version_as_loaded_and_how_it_is_served(tiny_version: V
 
 
 def test_s10_a_wrong_canary_makes_health_and_predictions_503(tiny_version: VersionRef) -> None:
-    canary = Canary()
+    canary = Canary(tiny_version.digest)
     with client(tiny_version, canary=canary) as ask:
         assert ask.get("/health").status_code == 200
         canary.fault = "the canary is answered otherwise"
@@ -279,7 +280,7 @@ def test_s10_a_wrong_canary_makes_health_and_predictions_503(tiny_version: Versi
 
 
 def test_s10_health_is_503_until_a_canary_has_been_answered_and_still_answers_at_once(tiny_version: VersionRef) -> None:
-    with client(tiny_version, canary=Canary(silent=True)) as ask:
+    with client(tiny_version, canary=Canary(tiny_version.digest, silent=True)) as ask:
         began = time.monotonic()
         response = ask.get("/health")
         assert time.monotonic() - began < 1
@@ -289,7 +290,7 @@ def test_s10_health_is_503_until_a_canary_has_been_answered_and_still_answers_at
 
 
 def test_waiting_requests_are_told_when_the_model_goes_down(tiny_version: VersionRef) -> None:
-    canary = Canary()
+    canary = Canary(tiny_version.digest)
     with client(tiny_version, never, canary=canary) as ask:
         threading.Timer(0.3, setattr, (canary, "fault", "broken")).start()
         began = time.monotonic()
@@ -328,7 +329,7 @@ def test_s04_slash_variants_answer_directly_below_any_prefix(tiny_version: Versi
 
 
 def test_s04_head_has_the_status_of_get_and_no_body(tiny_version: VersionRef) -> None:
-    canary = Canary()
+    canary = Canary(tiny_version.digest)
     with client(tiny_version, canary=canary) as ask:
         for path in ("/health", "/live", "/", "/docs"):
             response = ask.head(path)
@@ -399,3 +400,37 @@ def test_a_client_that_leaves_half_way_through_its_body_harms_nobody(tiny_versio
 
         ask.post("/predict", content=half(), headers={**JSON, "content-length": "100"})
         assert ask.post("/predict", json={"text": "a"}).status_code == 200
+
+
+def test_a_closed_door_lets_those_inside_finish_and_nobody_in(tiny_version: VersionRef) -> None:
+    release, door = asyncio.Event(), Door()
+
+    async def held(encoded: Encoded) -> Scored:
+        await release.wait()
+        return scored(encoded)
+
+    statuses: list[int] = []
+    with client(tiny_version, held, door=door) as ask:
+        inside = threading.Thread(target=lambda: statuses.append(ask.post("/predict", json={"text": "a"}).status_code))
+        inside.start()
+        time.sleep(0.3)
+        assert ask.portal is not None
+        assert ask.portal.call(door.close, 0.1) == 1
+        late = ask.post("/predict", json={"text": "a"})
+        assert_error(late, 503, "unavailable")
+        assert late.headers["connection"] == "close"
+        assert ask.get("/health").status_code == 503
+        assert ask.get("/live").status_code == 200
+        ask.portal.call(release.set)
+        inside.join()
+        assert statuses == [200]
+        assert ask.portal.call(door.close, 5) == 0
+
+
+def test_a_replica_of_another_version_is_not_this_ones_model(tiny_version: VersionRef) -> None:
+    canary = Canary("sha256:other")
+    with client(tiny_version, canary=canary) as ask:
+        time.sleep(0.5)
+        response = ask.get("/health")
+        assert response.status_code == 503
+        assert response.json()["model"]["digest"] is None
