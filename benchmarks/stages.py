@@ -31,6 +31,7 @@ def main() -> None:
     machine = {"cpus": psutil.cpu_count(), "memory_gib": round(psutil.virtual_memory().total / 2**30, 1)}
     machine["python"] = platform.python_version()
     result = {"machine": machine, "total_s": round(total_s, 1), "exit": repro.returncode, "stages": stages}
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
 
