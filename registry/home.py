@@ -82,11 +82,11 @@ def resolve(root: Path, params: RegistryParams) -> Home:
     given = os.environ.get("MLFLOW_TRACKING_URI") or params.tracking_uri
     why = "MLFLOW_TRACKING_URI" if os.environ.get("MLFLOW_TRACKING_URI") else "registry.tracking_uri in params.yaml"
     if not given:
-        return _local(beside_cache / DATABASE, "beside the DVC cache")
+        return local(beside_cache / DATABASE, "beside the DVC cache")
     if urlsplit(given).scheme in {"http", "https"}:
         return Home(given.rstrip("/"), None, beside_cache, why)
     if given.startswith("sqlite:///"):
-        return _local(root / given.removeprefix("sqlite:///"), why)
+        return local(root / given.removeprefix("sqlite:///"), why)
     raise HomeError(
         f"{why} is {given!r}, where MLflow 3 keeps no registry (file stores are refused since 3.13, and other "
         f"databases belong behind a server). Use http(s)://<MLflow server> or sqlite:///<path>/{DATABASE}; "
@@ -142,7 +142,8 @@ def writing(home: Home) -> Iterator[None]:
         yield
 
 
-def _local(database: Path, why: str) -> Home:
+def local(database: Path, why: str) -> Home:
+    """A registry in this sqlite file, its artifacts beside it. Raises HomeError for a path that MLflow cannot open."""
     database = Path(os.path.abspath(database))
     if set("?#%") & set(str(database)):
         raise HomeError(

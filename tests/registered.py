@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from registry import bundle, store
-from registry.home import DATABASE, resolve
+from registry.home import DATABASE, local
 from registry.params import RegistryParams
 from registry.report import Outcome, Report, Verdict
 from registry.runs import Record
@@ -23,13 +23,13 @@ GRAPH, OTHER_GRAPH = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 def empty_database() -> Path:
     """A database with MLflow's tables and nothing in them, made once: making one takes seconds."""
     folder = Path(tempfile.mkdtemp(prefix="empty-registry-"))
-    store.connect(resolve(folder, PARAMS))
-    return resolve(folder, PARAMS).folder / DATABASE
+    store.connect(local(folder / DATABASE, "for tests"))
+    return folder / DATABASE
 
 
 def registry(root: Path) -> Registry:
     """The registry of a project at `root`, in its default home."""
-    where = resolve(root, PARAMS)
+    where = local(root / ".dvc/mlflow/default" / DATABASE, "for tests")
     if not where.exists:
         where.folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(empty_database(), where.folder / DATABASE)

@@ -1,0 +1,56 @@
+"""The command rollback: its words, and what it prints."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import paths, promote, register, rollback
+from registry.files import read_json
+from registry.promotion import PromotionRefused
+from tests import registered
+from tests.pipeline.test_promote import registry, verified
+
+
+@pytest.fixture
+def two_champions(registered_project: Path, tiny_bundle: Path) -> list[str]:
+    """Digests of two champions, one after the other."""
+    digests = []
+    for temperature in (1.0, 1.5):
+        paths.BUNDLE.rename(registered_project / f"bundle-{temperature}")
+        registered.variant(tiny_bundle, paths.BUNDLE, temperature)
+        register.main([])
+        verified()
+        promote.main([])
+        digests.append(read_json(paths.VERSION)["digest"])
+    return digests
+
+
+def test_the_champion_before_this_one_returns_and_repro_leaves_it_there(
+    two_champions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rollback.main(["--reason", "complaints"])
+    champion = registry().champion()
+    assert champion is not None and champion.digest == two_champions[0]
+    assert "restart `make serve`" in capsys.readouterr().out
+    before = paths.VERSION.read_bytes()
+    register.main([])
+    assert paths.VERSION.read_bytes() == before, "verify is not measured again"
+    with pytest.raises(PromotionRefused, match="past champion"):
+        promote.main([])
+
+
+def test_what_was_not_verified_as_it_would_be_served_now_needs_force(
+    two_champions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_SERVE_SOMETHING", "1")
+    with pytest.raises(PromotionRefused, match="--to 1 --force"):
+        rollback.main(["--to", "1", "--reason", "complaints"])
+    rollback.main(["--to", "1", "--force", "--reason", "complaints"])
+    assert registry().journal()[-1].report_sha256 is None
+    assert len(two_champions) == 2
+
+
+def test_a_reason_is_asked_for() -> None:
+    with pytest.raises(SystemExit) as leaving:
+        rollback.main([])
+    assert leaving.value.code == 2
