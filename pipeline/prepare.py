@@ -1,5 +1,8 @@
 """Stage 2: data/raw -> data/splits, losslessly, by key."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,24 +10,29 @@ from pipeline import paths, stage
 from pipeline.cluster import RayParams, cluster
 from pipeline.params import load
 from registry.files import new_folder, read_json, write_json
-from training.data_report import judge, report
+from training.data_report import DataRefused, judge, report
 from training.params import DataParams
 from training.rows import READERS
 from training.splits import split_files, write_golden
 
+PULSE_S = 10
+
 
 def main() -> None:
     """Read the raw rows, refuse what cannot be trained on, write the splits and what was counted."""
+    params = load("data", DataParams)
     with cluster(load("ray", RayParams)):
-        prepare(paths.RAW, paths.SPLITS, load("data", DataParams))
+        prepare(paths.RAW, paths.SPLITS, params)
 
 
 def prepare(raw: Path, splits: Path, params: DataParams) -> None:
     """Make the folder `splits` from the files in `raw`; needs Ray. Raises DataRefused, and then writes nothing."""
+    if not (raw / paths.SOURCE.name).is_file():
+        raise DataRefused(f"{raw} holds no rows yet; run `python -m pipeline.fetch`, or `dvc repro`, which does")
     names = [file["path"] for file in read_json(raw / paths.SOURCE.name)["files"]]
     files = {name: raw / name for name in names if Path(name).suffix.lower() in READERS}
     print(f"reading {', '.join(files)}", flush=True)
-    with new_folder(splits) as fresh:
+    with _pulse(), new_folder(splits) as fresh:
         tally = split_files(files, params, fresh)
         judge(tally)
         labels = sorted(tally.classes)
@@ -48,6 +56,26 @@ def _tell(found: dict[str, Any]) -> None:
     )
     for warning in found["warnings"]:
         print(f"warning: {warning}")
+
+
+@contextlib.contextmanager
+def _pulse() -> Iterator[None]:
+    """A line every PULSE_S, so that long work does not look hung."""
+    done = threading.Event()
+
+    def beat() -> None:
+        beats = 0
+        while not done.wait(PULSE_S):
+            beats += 1
+            print(f"still preparing after {beats * PULSE_S} s", flush=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class Fault(NamedTuple):
     number: int | None
     """Of the row, as in Row; None: the whole file."""
     message: str
+    """What is wrong; on a second line, where there is one, what to do."""
 
 
 class Unreadable(Exception):
@@ -53,7 +54,7 @@ def picks(header: Sequence[str], columns: Columns) -> tuple[int, int, int | None
     """Positions of text, label and slice. Raises Unreadable when one is absent or there twice."""
     for dial, name in columns.named().items():
         if header.count(name) > 1:
-            raise Unreadable(None, f"has {header.count(name)} columns named {name!r} ({dial}); rename one")
+            raise Unreadable(None, f"has {header.count(name)} columns named {name!r} ({dial})\nrename one of them")
         if name not in header:
             raise Unreadable(None, unknown_column(dial, name, header))
     at = header.index
@@ -69,7 +70,7 @@ def unknown_column(dial: str, name: str, found: Sequence[str]) -> str:
     if len(found) == 1 and any(mark in found[0] for mark in ",;\t|"):
         hints.append("the cells are separated by something else than the file's ending says")
     shown = ", ".join(repr(column) if column.isascii() else f"{column!r} = {column!a}" for column in found[:50])
-    return "; ".join([f"has no column {name!r}; it has {shown or 'none, it is empty'}", *hints, remedy])
+    return "; ".join([f"has no column {name!r}; it has {shown or 'none, it is empty'}", *hints]) + f"\n{remedy}"
 
 
 def without_mark(lines: Iterable[str]) -> Iterator[str]:
@@ -86,14 +87,14 @@ def refuse_utf16(path: Path, encoding: str) -> None:
         first = file.read(4)
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first:
         raise Unreadable(
-            None, f"looks like UTF-16, not {encoding}; set data.encoding: utf-16 in params.yaml, or save it as UTF-8"
+            None, f"looks like UTF-16, not {encoding}\nset data.encoding: utf-16 in params.yaml, or save it as UTF-8"
         )
 
 
 def undecodable(path: Path, encoding: str, error: UnicodeDecodeError) -> tuple[int | None, str]:
     """The line with the first bad byte, where lines end in one byte, and what to do."""
     remedy = "set data.encoding in params.yaml (cp1252, latin-1, ...) or save it as UTF-8"
-    message = f"is not {encoding}: {error.reason}; {remedy}"
+    message = f"is not {encoding}: {error.reason}\n{remedy}"
     if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
         return None, message
     with path.open("rb") as file:

@@ -33,7 +33,7 @@ class DataRefused(Refused):
 def judge(tally: Tally) -> None:
     """Raise DataRefused unless every class can be trained on and measured."""
     if tally.faults:
-        raise DataRefused("\n  ".join(["the data cannot be read without guessing:", *_faults(tally)]))
+        raise DataRefused(_faults(tally.faults))
     read, classes = sum(tally.read.values()), tally.classes
     if not classes:
         drops = ", ".join(f"{rows:,} {reason}" for reason, rows in sorted(tally.dropped.items())) or "none dropped"
@@ -48,9 +48,13 @@ def judge(tally: Tally) -> None:
         raise DataRefused("\n  ".join([head, *_first(small)]) + f"\n{CLASS_REMEDY}")
 
 
-def _faults(tally: Tally) -> Iterator[str]:
-    yield from _first(
-        [f"{where}: {what}" for where, what in sorted(tally.faults.items(), key=lambda item: natural(item[0]))]
+def _faults(faults: Mapping[str, str]) -> str:
+    """Where and what, a line each; then what to do, each remedy once."""
+    told = [(where, *faults[where].partition("\n")) for where in sorted(faults, key=natural)]
+    lines = _first([f"{where}: {what}" for where, what, _, _ in told])
+    remedies = dict.fromkeys(remedy for _, _, _, remedy in told if remedy)
+    return "\n  ".join(["the data cannot be read without guessing:", *lines]) + "".join(
+        f"\n{todo}" for todo in remedies
     )
 
 

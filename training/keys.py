@@ -91,7 +91,7 @@ def _place(row: Row, params: DataParams) -> dict[str, str | None]:
     if params.rating_thresholds:
         rated = rate(label, params.rating_thresholds)
         if rated is None:
-            return {"split": FAULT, "why": f"{label!r} ({params.label_column}) is no number; {RATING_REMEDY}"}
+            return {"split": FAULT, "why": f"{label!r} ({params.label_column}) is no number\n{RATING_REMEDY}"}
         label = rated
     key = key_of(text, params.seed)
     return {"text": text, "label": label, "slice": row.slice, "key": key, "split": split_of(key, params)}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from training.cells import (
     Columns,
@@ -24,6 +23,7 @@ from training.cells import (
     unknown_column,
     without_mark,
 )
+from training.parquet import parquet
 
 MAX_FAULTS = 10
 """Faults listed of one file before its reading stops."""
@@ -31,8 +31,6 @@ LARGEST_CELL = 2**31 - 1
 """Characters; the csv module's own limit of 131,072 is lower than some texts are long."""
 MAX_KEYS = 50
 """Keys of a JSONL file named when a column is not there."""
-PARQUET_ROWS = 1024
-"""Rows decoded at a time."""
 
 
 def read(path: Path, columns: Columns, encoding: str = "utf-8") -> Iterator[Row | Fault]:
@@ -53,7 +51,7 @@ def _until_broken(path: Path, columns: Columns, encoding: str) -> Iterator[Row |
     except UnicodeDecodeError as error:
         yield Fault(*undecodable(path, encoding, error))
     except (pa.ArrowException, OSError) as error:
-        yield Fault(None, f"cannot be read: {error}")
+        yield Fault(None, f"cannot be read: {' '.join(str(error).split())}")
 
 
 # --- CSV and TSV -----------------------------------------------------------------------------------------------------
@@ -68,7 +66,7 @@ def _delimited(path: Path, columns: Columns, encoding: str, delimiter: str) -> I
         try:
             header = next(table, None)
             if header is None:
-                raise Unreadable(None, "is empty; the first line must name the columns")
+                raise Unreadable(None, "is empty\nthe first line must name the columns")
             wanted = picks(header, columns)
             start = table.line_num + 1
             for cells in table:
@@ -77,14 +75,14 @@ def _delimited(path: Path, columns: Columns, encoding: str, delimiter: str) -> I
                 elif cells:  # a blank line is no row
                     yield Fault(
                         start,
-                        f"has {len(cells)} cells, the header {len(header)}; put quotes around a cell that holds "
+                        f"has {len(cells)} cells, the header {len(header)}\nput quotes around a cell that holds "
                         f"{delimiter!r} or a line break",
                     )
                 start = table.line_num + 1
         except csv.Error as error:
             raise Unreadable(
                 start,
-                f"is not valid: {error}; a quote inside a quoted cell is written twice, and every quote is closed",
+                f"is not valid: {error}\na quote inside a quoted cell is written twice, and every quote is closed",
             ) from error
 
 
@@ -122,7 +120,7 @@ def _jsonl(path: Path, columns: Columns, encoding: str) -> Iterator[Row | Fault]
                 yield _json_row(number, pairs, columns)
             except json.JSONDecodeError as error:
                 yield Fault(
-                    number, f"is no JSON object: {error.msg} at column {error.colno}; each line holds one object"
+                    number, f"is no JSON object: {error.msg} at column {error.colno}\neach line holds one object"
                 )
             except (ValueError, RecursionError) as error:
                 yield Fault(number, str(error))
@@ -139,7 +137,7 @@ def _object(line: str) -> _Pairs:
         line, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant
     )
     if not isinstance(pairs, _Pairs):
-        raise ValueError("is no JSON object; each line holds one object")
+        raise ValueError("is no JSON object\neach line holds one object")
     return pairs
 
 
@@ -170,63 +168,9 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"holds {name}, which is no JSON")
 
 
-# --- Parquet ---------------------------------------------------------------------------------------------------------
-
-
-def _parquet(path: Path, columns: Columns, _encoding: str) -> Iterator[Row | Fault]:
-    with pq.ParquetFile(path) as file:
-        schema = file.schema_arrow
-        wanted = [None if at is None else schema.field(at) for at in picks(schema.names, columns)]
-        as_text = [str if field is None else _cell_text(field) for field in wanted]
-        names = list(dict.fromkeys(columns.named().values()))
-        number = 0
-        for batch in file.iter_batches(PARQUET_ROWS, columns=names):
-            cells = [_cells(batch, field, number) for field in wanted]
-            for row in zip(*cells, strict=True):
-                number += 1
-                texts = (None if cell is None else write(cell) for cell, write in zip(row, as_text, strict=True))
-                yield Row(number, *(text or None for text in texts))
-
-
-def _cells(batch: Any, field: Any, rows_before: int) -> list[Any]:
-    """One column of a batch, None where a cell is missing or the column is not wanted."""
-    if field is None:
-        return [None] * batch.num_rows
-    try:
-        cells: list[Any] = batch.column(field.name).to_pylist()
-    except UnicodeDecodeError as error:
-        rows = f"rows {rows_before + 1} to {rows_before + batch.num_rows}"
-        raise Unreadable(
-            None, f"column {field.name!r} holds bytes that are no UTF-8 in {rows}; write it anew"
-        ) from error
-    return cells
-
-
-def _cell_text(field: Any) -> Callable[[Any], str]:
-    """How a cell of this column is written as text. Raises Unreadable for a type that has no one spelling."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if pa.types.is_boolean(kind):
-        return lambda cell: "true" if cell else "false"
-    if any(is_kind(kind) for is_kind in PLAIN):
-        return str
-    raise Unreadable(
-        None, f"column {field.name!r} has type {field.type}; save it as text, so that its spelling is yours to choose"
-    )
-
-
-PLAIN = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_string_view,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_null,
-)
-"""Arrow types whose Python form, as text, is what was stored."""
-
 READERS: dict[str, Callable[[Path, Columns, str], Iterator[Row | Fault]]] = {
     ".csv": _csv,
     ".tsv": _tsv,
     ".jsonl": _jsonl,
-    ".parquet": _parquet,
+    ".parquet": parquet,
 }

@@ -29,9 +29,9 @@ def collect(source: str, root: Path, scratch: Path, own: Sequence[Path]) -> dict
     Relative paths start at `root`. Files under `own`, our outputs, are never a source.
     Raises SourceRefused when nothing is found, SourceUnreachable when a remote side fails.
     """
-    if is_remote(source):
-        return _remote(source, scratch)
-    found = _local(source, root)
+    found = _remote(source, scratch) if is_remote(source) else _local(source, root)
+    if odd := [name for name in found if not name.isprintable()]:
+        raise SourceRefused(f"data.source: rename {odd[0]!a}: a file's name stands before each of its rows")
     kept = {name: path for name, path in found.items() if not _lies_in(path, own)}
     if found and not kept:
         raise SourceRefused(
@@ -116,7 +116,9 @@ def _remote(source: str, scratch: Path) -> dict[str, Path]:
             system.get_file(path, str(target))
     except FileNotFoundError as error:
         raise SourceRefused(f"data.source: {public(source)} does not exist; correct it in params.yaml") from error
-    except (ImportError, ValueError) as error:
+    except ValueError as error:
+        raise SourceRefused(f"data.source: {public(source)} is no URL that fsspec knows: {error}") from error
+    except ImportError as error:
         raise SourceUnreachable(f"data.source: {public(source)} cannot be opened: {error}") from error
     except SourceRefused:
         raise

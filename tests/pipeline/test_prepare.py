@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import paths
+from pipeline import prepare as stage
 from pipeline.cluster import RayParams, cluster
 from pipeline.fetch import fetch
 from pipeline.params import load
@@ -30,11 +31,12 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_a_users_two_classes_of_300_rows_run_through_and_one_class_changes_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw, splits = tmp_path / "raw", tmp_path / "splits"
     source = write_csv(tmp_path / "mine.csv", [(f"review number {i}", ["spam", "ham"][i % 2]) for i in range(300)])
     fetch(str(source), raw)
+    monkeypatch.setattr(stage, "PULSE_S", 0.1)
     with cluster(RayParams(num_cpus=1)):
         prepare(raw, splits, params(source))
         assert list(digests(splits)) == OUTS
@@ -46,6 +48,7 @@ def test_a_users_two_classes_of_300_rows_run_through_and_one_class_changes_nothi
         assert min(Counter(row["label"] for row in golden).values()) >= 10
         shown = capfd.readouterr()
         assert "300 rows came in, 0 dropped" in shown.out and "ham:" in shown.out
+        assert "still preparing" in shown.out
         assert "ray" not in shown.err.lower(), "Ray's own lines stay off the terminal"
 
         before = digests(splits)
@@ -55,6 +58,11 @@ def test_a_users_two_classes_of_300_rows_run_through_and_one_class_changes_nothi
             prepare(raw, splits, params(source))
         assert digests(splits) == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.csv", "raw", "splits"]
+
+
+def test_raw_rows_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(DataRefused, match=r"pipeline\.fetch"):
+        prepare(tmp_path / "raw", tmp_path / "splits", params(tmp_path))
 
 
 @pytest.mark.slow

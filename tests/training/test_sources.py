@@ -2,6 +2,8 @@
 
 import functools
 import http.server
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,8 +105,22 @@ def test_a_url_without_a_file_is_refused_and_a_silent_side_is_the_machines_fault
         names(f"{served}/more/notes.md", project)
     with pytest.raises(SourceUnreachable, match="network"):
         names("http://127.0.0.1:1/a.csv", project)
-    with pytest.raises(SourceUnreachable, match="cannot be opened"):
+    with pytest.raises(SourceRefused, match="no URL that fsspec knows"):
         names("nosuch://host/a.csv", project)
+
+
+def test_a_file_system_that_is_not_installed_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(SourceUnreachable, match="s3fs"):
+        names("s3://bucket/a.csv", project)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.csv", b"two\nlines.csv"])
+def test_a_name_that_cannot_be_printed_is_refused(project: Path, name: bytes) -> None:
+    (project / "odd").mkdir()
+    (project / "odd" / os.fsdecode(name)).write_bytes(b"")
+    with pytest.raises(SourceRefused, match="rename"):
+        names("odd", project)
 
 
 def test_what_may_be_secret_in_a_url_is_not_repeated() -> None:

@@ -221,10 +221,12 @@ def test_faults_of_all_files_are_told_at_once_and_in_order(ray_data: None, tmp_p
     tally, _ = split(tmp_path / "out", one, other, params=PARAMS.model_copy(update={"rating_thresholds": thresholds}))
     with pytest.raises(DataRefused) as refusal:
         judge(tally)
-    first, second, third = str(refusal.value).splitlines()[1:]
-    assert "1.csv:3: 'good'" in first and "data.rating_thresholds: null" in first
+    first, second, third, *remedies = str(refusal.value).splitlines()[1:]
+    assert "1.csv:3: 'good'" in first
     assert "1.csv:4: 'nan'" in second
     assert "2.csv: has no column 'label'" in third
+    assert len(remedies) == 2
+    assert "data.rating_thresholds: null" in remedies[0] and "data.label_column" in remedies[1]
 
 
 # --- what the counts say ---------------------------------------------------------------------------------------------
