@@ -78,7 +78,7 @@ def main() -> None:
         champion = _against(candidate, rows, theirs)
     seen = Evidence(offline=facts, champion=champion, shutdown=ending.seen(HOST, port), **vars(measured))
     report = _report(candidate, gates, seen, time.monotonic() - began)
-    write_text(paths.REPORT_HTML, report_html.render(report))
+    write_text(paths.REPORT_HTML, report_html.render(report, seen))
     write_json(paths.REPORT, report.model_dump(mode="json"))
     _print(report)
 

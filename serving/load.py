@@ -82,11 +82,10 @@ class Load:
         return self.answers
 
     async def _drive(self) -> None:
-        until = time.monotonic() + self._at_most_s
         # A connection each, or clients would wait for one another and not for the app.
         limits = httpx.Limits(max_connections=self._in_flight, max_keepalive_connections=self._in_flight)
 
-        async def ask_on(client: httpx.AsyncClient) -> None:
+        async def ask_on(client: httpx.AsyncClient, until: float) -> None:
             for turn in self._turns:
                 if self._stop.is_set() or time.monotonic() >= until:
                     return
@@ -101,7 +100,8 @@ class Load:
         async with httpx.AsyncClient(
             headers=self._headers, limits=limits, timeout=REQUEST_TIMEOUT_S, trust_env=False
         ) as client:
-            await asyncio.gather(*(ask_on(client) for _ in range(self._in_flight)))
+            until = time.monotonic() + self._at_most_s
+            await asyncio.gather(*(ask_on(client, until) for _ in range(self._in_flight)))
 
     async def _ask(self, client: httpx.AsyncClient, text: int) -> Answer:
         began = time.monotonic()

@@ -1,0 +1,87 @@
+"""Small pictures for the report: inline SVG and tables that need no script, no network and no colour vision."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from registry.evidence import Bin, Offline
+
+MOST_LABELS = 12
+"""Above this a confusion matrix cannot be read; the commonest mistakes are listed instead."""
+MOST_MISTAKES = 15
+MOST_BARS = 24
+SIZE, EDGE = 240, 34
+
+
+def confusion(model: Offline) -> str:
+    """Truth against answer as a table, or the commonest mistakes when there are many labels."""
+    if len(model.labels) > MOST_LABELS:
+        return _mistakes(model)
+    head = "".join(f"<th scope=col>{escape(label)}</th>" for label in model.labels)
+    rows = []
+    for label, counts in zip(model.labels, model.confusion, strict=True):
+        total = max(sum(counts), 1)
+        cells = "".join(f'<td style="--share:{100 * n / total:.0f}%">{n:,}</td>' for n in counts)
+        rows.append(f"<tr><th scope=row>{escape(label)}</th>{cells}</tr>")
+    corner = "<th scope=col>truth \u2193 answer \u2192</th>"
+    return f"<table class=confusion><thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _mistakes(model: Offline) -> str:
+    found = sorted(
+        (-count, model.labels[truth], model.labels[answer])
+        for truth, counts in enumerate(model.confusion)
+        for answer, count in enumerate(counts)
+        if truth != answer and count
+    )
+    rows = "".join(
+        f"<tr><td>{escape(truth)}</td><td>{escape(answer)}</td><td>{-count:,}</td></tr>"
+        for count, truth, answer in found[:MOST_MISTAKES]
+    )
+    head = "<tr><th scope=col>truth</th><th scope=col>answer</th><th scope=col>rows</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def reliability(bins: Sequence[Bin]) -> str:
+    """How often answers are right against how sure they were: on the diagonal the scores are honest."""
+    most = max((one.rows for one in bins), default=1)
+    dots = "".join(
+        f'<circle cx="{_x(one.score):.1f}" cy="{_y(one.accuracy):.1f}" r="{3 + 7 * (one.rows / most) ** 0.5:.1f}">'
+        f"<title>{one.rows:,} rows: score {one.score:.2f}, right {one.accuracy:.2f}</title></circle>"
+        for one in bins
+    )
+    line = " ".join(f"{_x(one.score):.1f},{_y(one.accuracy):.1f}" for one in bins)
+    ticks = "".join(
+        f'<text x="{_x(t):.1f}" y="{SIZE - EDGE + 16}" text-anchor="middle">{t:g}</text>'
+        f'<text x="{EDGE - 6}" y="{_y(t) + 4:.1f}" text-anchor="end">{t:g}</text>'
+        for t in (0, 0.5, 1)
+    )
+    return (
+        f'<svg viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="reliability curve">'
+        f'<rect class="frame" x="{EDGE}" y="{_y(1):.1f}" width="{_x(1) - EDGE:.1f}" height="{_y(0) - _y(1):.1f}"/>'
+        f'<line class="ideal" x1="{_x(0):.1f}" y1="{_y(0):.1f}" x2="{_x(1):.1f}" y2="{_y(1):.1f}"/>'
+        f'<polyline class="line" points="{line}"/><g class="dots">{dots}</g>{ticks}'
+        f'<text x="{SIZE / 2 + 12}" y="{SIZE - 4}" text-anchor="middle">score</text>'
+        f'<text x="12" y="{SIZE / 2 - 12}" text-anchor="middle" transform="rotate(-90 12 {SIZE / 2 - 12})">right</text>'
+        "</svg>"
+    )
+
+
+def _x(share: float) -> float:
+    return EDGE + share * (SIZE - 1.4 * EDGE)
+
+
+def _y(share: float) -> float:
+    return SIZE - EDGE - share * (SIZE - 1.4 * EDGE)
+
+
+def bars(values: Mapping[str, float], full: float, shown: str = "{:.3f}") -> str:
+    """Named bars; `full` is the value of a bar as wide as the table, `shown` how a value is written."""
+    rows = "".join(
+        f"<tr><th scope=row>{escape(name)}</th><td class=bar>"
+        f'<span style="width:{100 * min(value / full, 1) if full else 0:.1f}%"></span></td>'
+        f"<td>{shown.format(value)}</td></tr>"
+        for name, value in list(values.items())[:MOST_BARS]
+    )
+    more = len(values) - MOST_BARS
+    rest = f"<tr><td colspan=3>and {more:,} more</td></tr>" if more > 0 else ""
+    return f"<table class=bars><tbody>{rows}{rest}</tbody></table>"
