@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import httpx
 import ray
 from ray import serve
+from ray._private.worker import print_worker_logs, stdout_deduplicator
 from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
@@ -143,6 +144,8 @@ def _quiet() -> Iterator[None]:
     try:
         with contextlib.redirect_stdout(_WithoutFarewell(sys.stdout)):
             yield
+            for held_back in stdout_deduplicator.flush():
+                print_worker_logs(held_back, sys.stdout)
     finally:
         logger.setLevel(level)
 
