@@ -113,7 +113,9 @@ def test_paths_and_dvc_yaml_name_the_same_files() -> None:
     named = {
         value.relative_to(ROOT).as_posix()
         for key, value in vars(paths).items()
-        if key.isupper() and isinstance(value, Path) and value not in {paths.ROOT, paths.SPLITS, paths.WORK}
+        if key.isupper()
+        and isinstance(value, Path)
+        and value not in {paths.ROOT, paths.SOURCE, paths.SPLITS, paths.WORK}
     }
     outs: set[str] = set()
     for stage in stages().values():
