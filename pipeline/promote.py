@@ -7,9 +7,11 @@ from functools import partial
 
 from pipeline import paths, stage
 from pipeline.params import load
+from registry.alias import moved_by_hand
+from registry.attaching import attach
 from registry.files import read_json
 from registry.params import RegistryParams
-from registry.promotion import PromotionRefused, attach, moved_by_hand, promote
+from registry.promotion import PromotionRefused, promote
 from registry.report import Report
 from registry.versions import open_registry
 from serving.graph import graph_digest

@@ -4,8 +4,9 @@ import argparse
 
 from pipeline import paths
 from pipeline.params import load
+from registry.alias import moved_by_hand
 from registry.params import RegistryParams
-from registry.promotion import moved_by_hand, rollback
+from registry.promotion import rollback
 from registry.versions import open_registry
 from serving.graph import graph_digest
 from serving.params import ServeParams

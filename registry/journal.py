@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+Action = Literal["promote", "rollback", "regraph"]
 PREFIX = "journal."
 LONGEST_REASON = 1000
 """Characters; MLflow keeps 5,000 in a tag."""
@@ -23,7 +24,7 @@ class Entry(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
     at: str
     """UTC, ISO 8601, seconds."""
     by: str
-    action: Literal["promote", "rollback", "regraph"]
+    action: Action
     """`regraph`: the same champion, verified with another graph."""
     from_: Named | None = Field(alias="from")
     to: Named
@@ -77,7 +78,13 @@ def dethroned(entries: Sequence[Entry], digest: str) -> Entry | None:
     return moves[-1] if moves else None
 
 
+def latest(entries: Sequence[Entry], digest: str) -> Entry | None:
+    """The entry that last made or kept this digest champion."""
+    made = [entry for entry in entries if entry.to.digest == digest]
+    return made[-1] if made else None
+
+
 def graph_of(entries: Sequence[Entry], digest: str) -> str | None:
     """The graph digest that this digest was last made or kept champion with."""
-    made = [entry for entry in entries if entry.to.digest == digest]
-    return made[-1].graph_digest if made else None
+    last = latest(entries, digest)
+    return last.graph_digest if last else None

@@ -93,6 +93,12 @@ class Registry:
         """The version that carries this digest, bytes not looked at."""
         return next((known for known in self.all() if known.digest == digest), None)
 
+    def registered(self, digest: str) -> Known:
+        """As `known`. Raises RegistryError when there is none."""
+        if known := self.known(digest):
+            return known
+        raise RegistryError(f"the registry at {self.home.shown} holds no version with {digest}: dvc repro register")
+
     def numbered(self, number: str) -> Known:
         """A version by number, bytes not looked at. Raises RegistryError when there is none of ours."""
         for known in self.all():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.promotion import attach, promote
+from registry.attaching import attach
+from registry.promotion import promote
 from registry.registering import register
 from registry.versions import Registry
 from tests import registered

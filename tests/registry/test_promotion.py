@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from registry import promotion
+from registry import alias
+from registry.alias import MovedMeanwhile, moved_by_hand
+from registry.attaching import attach
 from registry.bundle import BundleError
 from registry.journal import Named
-from registry.promotion import PromotionRefused, attach, moved_by_hand, promote, rollback
+from registry.promotion import PromotionRefused, promote, rollback
 from registry.registering import register
 from registry.report import Report
 from registry.versions import CHAMPION, Registry, RegistryError
@@ -114,6 +116,26 @@ def test_a_new_graph_for_the_same_champion_is_journaled(registry: Registry, cham
     assert (last.action, last.graph_digest, champion(registry)) == ("regraph", OTHER_GRAPH, "2")
     assert registry.report(champions[1], GRAPH) is not None, "the earlier report stays"
     assert "nothing to do" in promote(registry, report, lambda: OTHER_GRAPH)
+
+
+def test_a_champion_made_by_force_is_journaled_once_it_is_verified(
+    registry: Registry, champions: list[str], page: Path
+) -> None:
+    rollback(registry, None, OTHER_GRAPH, "complaints", force=True)
+    report = registered.report(champions[0], graph=OTHER_GRAPH)
+    attach(registry, report, page)
+    promote(registry, report, lambda: OTHER_GRAPH)
+    last = registry.journal()[-1]
+    assert (last.action, last.report_sha256, champion(registry)) == ("regraph", report.sha256, "1")
+
+
+def test_a_report_that_only_this_machine_has_promotes_nothing(
+    registry: Registry, champions: list[str], bundles: Bundles
+) -> None:
+    report = registered.report(third(registry, bundles), baseline=champions[1])
+    with pytest.raises(PromotionRefused, match="keeps no passing report"):
+        promote(registry, report, graph)
+    assert champion(registry) == "2"
 
 
 def test_a_champion_that_moved_meanwhile_is_named_with_who_moved_it(
@@ -274,14 +296,14 @@ def test_a_move_that_another_machine_overwrites_is_told_to_the_loser(
     """Two machines on one server share no lock; the one that finds its entry or its alias changed says so."""
     report = registered.report(third(registry, bundles), baseline=champions[1])
     attach(registry, report, page)
-    write = promotion._write
+    write = alias._write
 
-    def write_and_lose(registry: Registry, number: int, entry: promotion.Entry) -> None:
+    def write_and_lose(registry: Registry, number: int, entry: alias.Entry) -> None:
         write(registry, number, entry)
         registry.client.set_registered_model_alias("tiny", CHAMPION, "1")
 
-    monkeypatch.setattr(promotion, "_write", write_and_lose)
-    with pytest.raises(PromotionRefused, match="moved by somebody else meanwhile"):
+    monkeypatch.setattr(alias, "_write", write_and_lose)
+    with pytest.raises(MovedMeanwhile, match="moved by somebody else meanwhile"):
         promote(registry, report, graph)
     assert registry.alias() == "1"
 
