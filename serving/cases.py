@@ -32,7 +32,7 @@ class Expected:
 def table(contract: Contract, params: ServeParams, with_keys: bool) -> Iterator[Expected]:
     """Every case; `with_keys`: the app asks for an API key."""
     yield from _good(contract, params)
-    yield from _unreadable()
+    yield from _unreadable(params)
     yield from _wrong(params)
     yield from _limits(contract, params)
     if with_keys:
@@ -50,7 +50,8 @@ def _good(contract: Contract, params: ServeParams) -> Iterator[Expected]:
     yield Expected(
         "charset named", 200, body=_text("fine"), headers={"content-type": "application/json; charset=UTF-8"}
     )
-    full = min(params.max_texts, 64)
+    # 20 bytes a text, as JSON.
+    full = min(params.max_texts, 64, params.max_body_bytes // 21)
     yield Expected("a full list", 200, body=_texts(["a place to start"] * full), check=predictions(full))
     named = {**JSON, "x-request-id": "verify-1"}
     yield Expected("an id is echoed", 200, body=_text("fine"), headers=named, check=_echoes("verify-1"))
@@ -59,7 +60,8 @@ def _good(contract: Contract, params: ServeParams) -> Iterator[Expected]:
     yield Expected("HEAD /health", 200, "HEAD", "/health")
 
 
-def _unreadable() -> Iterator[Expected]:
+def _unreadable(params: ServeParams) -> Iterator[Expected]:
+    tower = min(20_000, params.max_body_bytes // 3)
     bodies = {
         "not JSON": b'{"text": ',
         "no body": b"",
@@ -67,7 +69,7 @@ def _unreadable() -> Iterator[Expected]:
         "not UTF-8": b'{"text": "\xff\xfe"}',
         "UTF-16": '{"text": "fine"}'.encode("utf-16"),
         "half a character": rb'{"text": "great \ud83d"}',
-        "a tower": b'{"text": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+        "a tower": b'{"text": ' + b"[" * tower + b"]" * tower + b"}",
     }
     for name, body in bodies.items():
         yield Expected(name, 400, body=body, check=_error)
