@@ -163,8 +163,8 @@ def in_company(target: Target, texts: Sequence[str], expected: Sequence[Predicti
 
 def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, float] | None]:
     handle, size = serve.get_deployment_handle(MODEL, target.app), texts_per_call(target.params)
-    encoded = encoder_of(target.version.folder)(texts)
-    calls = [handle.score.remote(encoded[start : start + size]) for start in range(0, len(encoded), size)]
+    encoded, digest = encoder_of(target.version.folder)(texts), target.version.digest
+    calls = [handle.score.remote(digest, encoded[start : start + size]) for start in range(0, len(encoded), size)]
     scored = [one for call in calls for one in _result(call)]
     return [one.prediction.scores if one.prediction else None for one in scored]
 

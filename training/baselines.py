@@ -8,6 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 
+TOKENS = r"(?u)\b\w+\b|[^\w\s]"
+
+
 def majority(train_labels: Sequence[str], count: int) -> list[str]:
     """The most frequent training label, `count` times; ties go to the first in the alphabet."""
     tally = Counter(train_labels)
@@ -17,7 +20,7 @@ def majority(train_labels: Sequence[str], count: int) -> list[str]:
 def tfidf(train_texts: Sequence[str], train_labels: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Labels by TF-IDF over words and word pairs and logistic regression; single characters count as words."""
     model = make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), min_df=1, sublinear_tf=True, token_pattern=r"(?u)\b\w+\b|[^\w\s]"),
+        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=TOKENS),
         LogisticRegression(max_iter=1000, C=4.0),
     )
     model.fit(list(train_texts), list(train_labels))
