@@ -1,0 +1,220 @@
+"""Verify serves the registered version for real, judges it, and leaves nothing behind but the report."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from registry.packing import seal
+from registry.report import Report
+from tests import tiny
+from tests.pipeline import prepared
+from tests.project import Project
+
+REPORT = "artifacts/verify/report.json"
+OLD = '{"old": "report"}\n'
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> Project:
+    """A project whose tiny bundle is registered as version 1."""
+    return prepared.project(tmp_path_factory.mktemp("verify") / "a project", tiny_bundle)
+
+
+@pytest.fixture
+def project(registered: Project, tmp_path: Path) -> Project:
+    """A copy of it with a report of old."""
+    copy = registered.copy(tmp_path / "project")
+    (copy.folder / "artifacts/verify").mkdir()
+    (copy.folder / REPORT).write_text(OLD)
+    return copy
+
+
+def verify(project: Project, **env: str) -> "subprocess.CompletedProcess[str]":
+    """`python -m pipeline.verify`."""
+    command = [sys.executable, "-m", "pipeline.verify"]
+    return subprocess.run(
+        command, cwd=project.folder, env=project.env() | env, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def report(project: Project) -> Report:
+    """The report that verify wrote."""
+    return Report.model_validate(project.read(REPORT))
+
+
+def left_over(project: Project) -> list[str]:
+    """Processes that still run in the project's name."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(project.folder) in line or process.info["cwd"] == str(project.folder):
+            found.append(line)
+    return found
+
+
+def weights(project: Project) -> Path:
+    """The registered weights."""
+    (found,) = (project.folder / ".dvc/mlflow").rglob("bundle/model/model.safetensors")
+    return found
+
+
+def test_a_good_version_passes_every_gate_and_leaves_nothing_but_the_report(registered: Project) -> None:
+    done = verify(registered)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = report(registered)
+    assert found.passed, [v.why for v in found.failures]
+    assert [v.gate for v in found.verdicts][:5] == ["quality", "champion", "slices", "calibration", "identity"]
+    version = registered.read("artifacts/version.json")
+    assert (found.digest, found.graph_digest) == (version["digest"], version["graph_digest"])
+    assert found.digest == found.loaded_digest == found.answered_digest
+    assert found.baseline_digest is None
+    evidence: Any = found.evidence
+    assert evidence["shutdown"]["finished"] == evidence["shutdown"]["in_flight"] > 0
+    assert {way["labels_differ"] for way in evidence["parity"]["ways"].values()} == {0}
+    assert len(evidence["contract"]) > 40 and len(evidence["identity"]["loaded"]) == 1
+    page = (registered.folder / "artifacts/verify/report.html").read_text()
+    assert found.digest in page and "may be promoted" in page
+    assert "verify: passed" in done.stdout.splitlines()[-1]
+    assert left_over(registered) == []
+
+
+def test_changed_bytes_in_the_registry_are_refused_by_name_with_the_remedy(project: Project) -> None:
+    content = bytearray(weights(project).read_bytes())
+    content[-1] ^= 1
+    weights(project).write_bytes(content)
+    done = verify(project)
+    assert done.returncode == 1
+    assert "model.safetensors differs" in done.stderr and "pipeline.register --again" in done.stderr
+    assert (project.folder / REPORT).read_text() == OLD
+
+
+def test_a_cluster_out_of_reach_is_the_machines_fault_and_leaves_the_old_report(project: Project) -> None:
+    done = verify(project, RAY_ADDRESS="127.0.0.1:1")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "127.0.0.1:1" in done.stderr.splitlines()[-1] or "127.0.0.1:1" in done.stderr
+    assert (project.folder / REPORT).read_text() == OLD
+    assert left_over(project) == []
+
+
+@pytest.mark.parametrize(
+    ("branch", "values", "words"),
+    [
+        ("serve", {"max_batch_size": 16}, "is about graph"),
+        ("gates", {"max_drop": 2.0}, "gates.max_drop"),
+        ("registry", {"name": "other"}, "does not hold"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_starts(
+    project: Project, branch: str, values: dict[str, Any], words: str
+) -> None:
+    project.edit({branch: values})
+    done = verify(project)
+    assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+    assert "starting Ray" not in done.stdout
+    assert (project.folder / REPORT).read_text() == OLD
+
+
+def test_metrics_of_another_run_are_refused(project: Project) -> None:
+    metrics = project.read("artifacts/metrics.json")
+    metrics["runtimes"]["torch-fp32"]["accuracy"] -= 0.1
+    (project.folder / "artifacts/metrics.json").write_text(json.dumps(metrics))
+    done = verify(project)
+    assert (done.returncode, "dvc repro evaluate" in done.stderr) == (1, True)
+
+
+@pytest.mark.slow
+def test_an_untrained_model_fails_with_exit_0_and_a_report_that_says_why(project: Project, tmp_path: Path) -> None:
+    untrained = tiny.checkpoint(tmp_path / "untrained", tiny.base_model(tmp_path / "base"), steps=0)
+    seal(untrained, tmp_path / "bundle", temperature=1.0)
+    prepared.use(project, tmp_path / "bundle")
+    done = verify(project)
+    assert done.returncode == 0, done.stderr
+    found = report(project)
+    assert not found.passed
+    assert "quality" in [v.gate for v in found.failures]
+    assert {"identity", "contract", "parity"} <= {v.gate for v in found.verdicts if v.outcome == "pass"}
+    assert "champion stays" in (project.folder / "artifacts/verify/report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_worse_candidate_fails_against_the_champion_it_would_replace(registered: Project, tmp_path: Path) -> None:
+    project = registered.copy(tmp_path / "project")
+    assert verify(project).returncode == 0
+    first = report(project).digest
+    project.run(sys.executable, "-m", "pipeline.promote")
+    hasty = tiny.checkpoint(tmp_path / "hasty", tiny.base_model(tmp_path / "base"), steps=12)
+    seal(hasty, tmp_path / "bundle", temperature=1.0)
+    prepared.use(project, tmp_path / "bundle")
+    assert verify(project).returncode == 0
+    found = report(project)
+    assert found.baseline_digest == first
+    champion = next(v for v in found.verdicts if v.gate == "champion")
+    assert champion.outcome == "fail" and first[:19] in champion.why
+    assert "0 rows left out" in champion.why
+
+
+@pytest.mark.slow
+def test_the_table_and_the_load_know_the_api_key(project: Project) -> None:
+    done = verify(project, SERVE_API_KEYS="first-key, second-key")
+    assert done.returncode == 0, done.stderr
+    assert report(project).passed
+    assert "first-key" not in (project.folder / REPORT).read_text()
+    assert {"no key", "a wrong key"} <= {case["name"] for case in report(project).evidence["contract"]}  # type: ignore[index,call-overload,union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", ["starting Ray", "round 2"])
+def test_told_to_stop_it_tears_everything_down_and_leaves_the_old_report(project: Project, after: str) -> None:
+    command = [sys.executable, "-u", "-m", "pipeline.verify"]
+    with subprocess.Popen(command, cwd=project.folder, env=project.env(), stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if after in line:
+                break
+        time.sleep(3)
+        running.send_signal(signal.SIGTERM)
+        running.stdout.read()
+        assert running.wait(60) == 128 + signal.SIGTERM
+    time.sleep(2)
+    assert left_over(project) == []
+    assert (project.folder / REPORT).read_text() == OLD
+
+
+@pytest.mark.slow
+def test_a_replica_that_dies_while_it_is_measured_is_the_machines_fault(project: Project) -> None:
+    command = [sys.executable, "-u", "-m", "pipeline.verify"]
+    with subprocess.Popen(
+        command, cwd=project.folder, env=project.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None and running.stderr is not None
+        for line in running.stdout:
+            if "round 2" in line:
+                break
+        (replica,) = (
+            child
+            for child in psutil.Process(running.pid).children(recursive=True)
+            if "ServeReplica" in " ".join(child.cmdline()) and ":Model" in " ".join(child.cmdline())
+        )
+        os.kill(replica.pid, signal.SIGKILL)
+        running.stdout.read()
+        said = running.stderr.read()
+        assert running.wait(120) == 3, said
+    assert "died while it was measured" in said and "serve.status()" in said
+    assert (project.folder / REPORT).read_text() == OLD
+    assert left_over(project) == []
+
+
+def test_a_project_without_a_version_says_which_command_makes_one(project: Project) -> None:
+    shutil.rmtree(project.folder / ".dvc/mlflow")
+    done = verify(project)
+    assert done.returncode == 1
+    assert "does not hold" in done.stderr and "dvc repro register" in done.stderr
