@@ -56,9 +56,15 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield scratch
         scratch.chmod(0o755)
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(scratch, path)
+        _swap(scratch, path)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _swap(fresh: Path, path: Path) -> None:
+    """Put `fresh` where `path` was: two renames, so that the path is gone for an instant and never half there."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as aside:
+        if path.exists():
+            os.replace(path, Path(aside) / path.name)
+        os.replace(fresh, path)
