@@ -1,6 +1,9 @@
 """The one-way doors: who may import whom, where each heavy library lives, what each stage depends on."""
 
 import ast
+import re
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,14 @@ def test_each_heavy_library_has_its_home(library: str) -> None:
         name = path.relative_to(ROOT).as_posix()
         uses = any(found == library or found.startswith(f"{library}.") for found in imports(path))
         assert not uses or name.startswith(HOMES[library] or ("nowhere",)), f"{name} imports {library}"
+
+
+def test_every_library_that_we_import_is_a_stated_dependency() -> None:
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = {re.split(r"[\[=<>]", line)[0].replace("-", "_").replace(".yaml", "").lower() for line in stated}
+    names = {{"scikit_learn": "sklearn"}.get(n, n) for n in names}
+    roots = {name.split(".")[0] for path in sources() for name in imports(path)}
+    assert roots - set(sys.stdlib_module_names) - set(PACKAGES) <= names
 
 
 def test_ray_is_started_in_one_place() -> None:
