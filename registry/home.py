@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import platformdirs
 from filelock import FileLock, Timeout
 
 from registry.errors import MachineFault, Refused
-from registry.params import RegistryParams
+from registry.params import REGISTRY_URIS, RegistryParams
 
 DATABASE, ARTIFACTS, LOCK, BUNDLES = "mlflow.db", "artifacts", "lock", "bundles"
 PROJECT = Path(".dvc/project")
@@ -83,15 +82,15 @@ def resolve(root: Path, params: RegistryParams) -> Home:
     why = "MLFLOW_TRACKING_URI" if os.environ.get("MLFLOW_TRACKING_URI") else "registry.tracking_uri in params.yaml"
     if not given:
         return local(beside_cache / DATABASE, "beside the DVC cache")
-    if urlsplit(given).scheme in {"http", "https"}:
-        return Home(given.rstrip("/"), None, beside_cache, why)
+    if not given.startswith(REGISTRY_URIS):
+        raise HomeError(
+            f"{why} is {given!r}, where MLflow 3 keeps no registry (file stores are refused since 3.13, and other "
+            f"databases belong behind a server). Use http(s)://<MLflow server> or sqlite:///<path>/{DATABASE}; "
+            f"with neither, sqlite:///{beside_cache / DATABASE} is used."
+        )
     if given.startswith("sqlite:///"):
         return local(root / given.removeprefix("sqlite:///"), why)
-    raise HomeError(
-        f"{why} is {given!r}, where MLflow 3 keeps no registry (file stores are refused since 3.13, and other "
-        f"databases belong behind a server). Use http(s)://<MLflow server> or sqlite:///<path>/{DATABASE}; "
-        f"with neither, sqlite:///{beside_cache / DATABASE} is used."
-    )
+    return Home(given.rstrip("/"), None, beside_cache, why)
 
 
 def stray_variables(home: Home) -> list[str]:

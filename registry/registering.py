@@ -5,12 +5,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry import bundle, describe, home, mlmodel, runs
+from registry import bundle, copies, describe, home, mlmodel, runs
 from registry.bundle import BundleError, VersionRef
+from registry.copies import BUNDLE
 from registry.files import new_folder
 from registry.runs import Record
 from registry.store import StoreFault
-from registry.versions import BUNDLE, DIGEST, MODEL_ID, Registry, RegistryError
+from registry.versions import DIGEST, MODEL_ID, Registry, RegistryError
 
 if TYPE_CHECKING:
     from registry.store import Model
@@ -41,9 +42,10 @@ def restore(registry: Registry, folder: Path) -> str | None:
         known = registry.known(digest)
         if known is None:
             raise RegistryError(f"{folder} ({digest}) was never registered; register it: dvc repro register.")
+        copies.forget(registry.home, digest)
         try:
             registry.ref(known)
-        except BundleError as error:
+        except (BundleError, StoreFault) as error:
             _upload_bundle(registry, folder, known.tags[MODEL_ID], known.source)
             registry.ref(known)
             return str(error)
@@ -90,8 +92,9 @@ def _upload_bundle(registry: Registry, folder: Path, model_id: str, source: str)
 
 
 def _read_back(registry: Registry, model: "Model", digest: str) -> None:
+    copies.forget(registry.home, digest)
     try:
-        registry.checked(model.artifact_location, digest)
+        copies.checked(registry.home, model.artifact_location, digest)
     except BundleError as error:
         raise StoreFault(f"the bundle came back from the registry changed: {error.args[0]}") from error
 

@@ -9,10 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry import bundle, home, journal, relocation, reports, store
-from registry.bundle import BundleError, VersionRef
+from registry import copies, home, journal, relocation, reports, store
+from registry.bundle import VersionRef
 from registry.errors import Refused
-from registry.files import new_folder
 from registry.home import Home
 from registry.journal import Entry, Named
 from registry.params import RegistryParams
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from registry.store import Client, RegisteredModel, Version
 
 CHAMPION = "champion"
-BUNDLE = "bundle"
-"""The bundle's folder among a version's artifacts."""
 DIGEST = "digest"
 """The version and run tag that holds the bundle digest."""
 MODEL_ID = "model_id"
@@ -166,25 +163,8 @@ class Registry:
 
         Raises BundleError naming the file that differs, is missing or is extra.
         """
-        folder = self.checked(known.source, known.digest)
+        folder = copies.checked(self.home, known.source, known.digest)
         return VersionRef(name=self.name, version=known.version, digest=known.digest, folder=folder)
-
-    def checked(self, source: str, digest: str) -> Path:
-        """The local folder of the bundle among these artifacts: the artifacts' own, or a copy of a server's.
-
-        Raises BundleError when its bytes are not those of `digest`.
-        """
-        if self.home.artifact_root is not None:
-            folder = Path(source) / BUNDLE
-            bundle.check(folder, digest)
-            return folder
-        copy = self.home.folder / home.BUNDLES / digest.removeprefix("sha256:")
-        if not _is_whole(copy, digest):
-            print(f"registry: copying {source} to {copy}", flush=True)
-            with new_folder(copy) as scratch:
-                store.fetch(self.home, f"{source}/{BUNDLE}", scratch)
-        bundle.check(copy, digest)
-        return copy
 
 
 def open_registry(root: Path, params: RegistryParams) -> Registry:
@@ -193,13 +173,6 @@ def open_registry(root: Path, params: RegistryParams) -> Registry:
     for line in home.stray_variables(where):
         print(f"registry: {line}", flush=True)
     return Registry(where, params.name, params.experiment)
-
-
-def _is_whole(copy: Path, digest: str) -> bool:
-    try:
-        return copy.is_dir() and bundle.check(copy, digest).digest == digest
-    except BundleError:
-        return False
 
 
 def _known(version: "Version") -> Known:
