@@ -78,7 +78,7 @@ def _is_free(host: str, port: int) -> bool:
 
 def free_port(host: str) -> int:
     """A port that is free, and that neither the system nor Ray gives away while the app starts."""
-    return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(host, port))  # noqa: S311 - no secret
+    return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(host, port))
 
 
 def last_words() -> str:

@@ -120,7 +120,7 @@ def bare_threads(params: ServeParams) -> int:
 
 def _same_replicas(target: Target, who: Identity) -> None:
     """Raises ProbeFault when a replica was replaced while it was measured (killed, out of memory, unhealthy)."""
-    gone = who.loaded.keys() - probe.loaded(target).keys()
+    gone = who.loaded.keys() - probe.replicas(target).keys()
     if gone and not target.params.autoscaling:
         raise ProbeFault(f"replica {', '.join(sorted(gone))} died while it was measured")
 

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from pydantic import JsonValue
-from ray import serve
 from ray.exceptions import RayError
-from ray.serve.exceptions import RayServeException
 
 from registry.bundle import VersionRef, encoder_of
 from registry.contract import Contract, Prediction
 from registry.errors import MachineFault
 from registry.evidence import Case, Identity, Way
+from serving import handles
 from serving.cases import Expected, table
 from serving.load import Answer, answer_of
 from serving.params import ServeParams
 from serving.sizes import texts_per_call
 
-MODEL, INGRESS = "Model", "Ingress"
-HANDLE_TIMEOUT_S = 30.0
-REPLICAS_TIMEOUT_S = 20.0
 # Batch-mates that padding, masks or normalisation could let through to their neighbours.
 NEIGHBOURS = ("word " * 600, ".", "これはとても良いです。", "👍🏽", "a", "ﷺ" * 20, "0 " * 300, "e\u0301")
 SEED = 7
@@ -59,13 +54,16 @@ def identity(target: Target) -> Identity:
         health = _send(client, "GET", f"{target.url}/health").json()
         predict = _send(client, "POST", f"{target.url}/predict", json={"text": "a place to start"})
     model = health.get("model") or {}
-    about = through_ingress(target)
+    try:
+        about = handles.about(target.app)
+    except RayError as error:
+        raise _silent(error) from error
     return Identity(
         version=target.version.version,
         digest=target.version.digest,
         graph_digest=target.graph_digest,
         nonce=target.nonce,
-        loaded=loaded(target),
+        loaded=replicas(target),
         ingress={name: str(about.get(name)) for name in ("graph_digest", "deployment")},
         health={
             "version": str(model.get("version")),
@@ -77,29 +75,12 @@ def identity(target: Target) -> Identity:
     )
 
 
-def through_ingress(target: Target) -> dict[str, JsonValue]:
-    """What the ingress deployment says through its handle."""
-    about: dict[str, JsonValue] = _result(serve.get_deployment_handle(INGRESS, target.app).about.remote())
-    return about
-
-
-def loaded(target: Target) -> dict[str, str]:
-    """Replica id -> digest of the bytes it loaded, asked until every running replica has answered."""
-    handle = serve.get_deployment_handle(MODEL, target.app)
-    found: dict[str, str] = {}
-    until = time.monotonic() + REPLICAS_TIMEOUT_S
-    while len(found) < replicas(target) and time.monotonic() < until:
-        # The handle chooses among the idle ones, so several are asked at once.
-        for response in [handle.canary.remote() for _ in range(4)]:
-            alive = _result(response)
-            found[alive.replica] = str(alive.loaded["digest"])
-    return found
-
-
-def replicas(target: Target) -> int:
-    """Running replicas of the model deployment."""
-    deployment = serve.status().applications[target.app].deployments[MODEL]
-    return int(deployment.replica_states.get("RUNNING", 0))
+def replicas(target: Target) -> dict[str, str]:
+    """Replica id -> digest of the bytes it loaded, said through the model's handle."""
+    try:
+        return handles.loaded(target.app)
+    except RayError as error:
+        raise _silent(error) from error
 
 
 def contract(target: Target) -> tuple[Case, ...]:
@@ -162,11 +143,11 @@ def in_company(target: Target, texts: Sequence[str], expected: Sequence[Predicti
 
 
 def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, float] | None]:
-    handle, size = serve.get_deployment_handle(MODEL, target.app), texts_per_call(target.params)
-    encoded, digest = encoder_of(target.version.folder)(texts), target.version.digest
-    calls = [handle.score.remote(digest, encoded[start : start + size]) for start in range(0, len(encoded), size)]
-    scored = [one for call in calls for one in _result(call)]
-    return [one.prediction.scores if one.prediction else None for one in scored]
+    encoded, size = encoder_of(target.version.folder)(texts), texts_per_call(target.params)
+    try:
+        return handles.scores(target.app, target.version.digest, encoded, size)
+    except RayError as error:
+        raise _silent(error) from error
 
 
 def _neighbours(target: Target) -> list[str]:
@@ -221,11 +202,8 @@ def compare(answers: Sequence[Mapping[str, float] | None], expected: Sequence[Pr
     return Way(answers=len(answers), labels_differ=differ, worst=worst)
 
 
-def _result(response: Any) -> Any:
-    try:
-        return response.result(timeout_s=HANDLE_TIMEOUT_S)
-    except (RayError, RayServeException, TimeoutError) as error:
-        raise ProbeFault(f"a deployment did not answer through its handle: {type(error).__name__} {error}") from error
+def _silent(error: RayError) -> ProbeFault:
+    return ProbeFault(f"a deployment did not answer through its handle: {type(error).__name__} {error}")
 
 
 def _send(client: httpx.Client, method: str, url: str, **given: Any) -> httpx.Response:

@@ -17,7 +17,7 @@ from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
 
 from registry.errors import MachineFault
-from serving import resources
+from serving import handles, resources
 
 POLL_S = 0.1
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to ask a service that listens everywhere
@@ -105,10 +105,10 @@ def _status(state: Any) -> str:
 
 def _drain(name: str) -> None:
     """Every ingress takes no more requests and answers those it has; their own grace is the limit."""
-    with contextlib.suppress(RayError, RayServeException, TimeoutError):
-        closing = serve.get_app_handle(name).broadcast("close")
-        left = sum(closing.results(timeout_s=SHUTDOWN_S))
-        if left:
+    if not ray.is_initialized():
+        return
+    with contextlib.suppress(RayError):
+        if left := handles.close(name, SHUTDOWN_S):
             print(f"serving: {left} requests were not answered within serve.graceful_shutdown_s", flush=True)
 
 

@@ -33,7 +33,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path) -> P
 def project(registered: Project, tmp_path: Path) -> Project:
     """A copy of it with a report of old."""
     copy = registered.copy(tmp_path / "project")
-    (copy.folder / "artifacts/verify").mkdir()
+    (copy.folder / "artifacts/verify").mkdir(exist_ok=True)
     (copy.folder / REPORT).write_text(OLD)
     return copy
 

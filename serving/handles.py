@@ -1,0 +1,83 @@
+"""Questions to a running app's deployments through their handles, asked from a process of their own.
+
+Who has a handle has a thread that polls Serve's controller, and Ray ends a process whose threads call on it after
+`ray.shutdown`: our commands outlive Ray, a Ray task does not.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ray
+from pydantic import JsonValue
+from ray import serve
+
+from registry.contract import Encoded
+
+MODEL, INGRESS = "Model", "Ingress"
+ANSWER_S = 30.0
+REPLICAS_S = 20.0
+"""What all replicas together are given to say what they have loaded."""
+START_S = 30.0
+"""What the task's process is given to start."""
+
+
+def about(app: str) -> dict[str, JsonValue]:
+    """What an ingress says of itself."""
+    said: dict[str, JsonValue] = _elsewhere(_about, app, at_most_s=ANSWER_S)
+    return said
+
+
+def loaded(app: str) -> dict[str, str]:
+    """Replica id -> digest of the bytes it loaded; every running replica has answered, or the time was up."""
+    said: dict[str, str] = _elsewhere(_loaded, app, at_most_s=REPLICAS_S + ANSWER_S)
+    return said
+
+
+def scores(app: str, digest: str, encoded: Sequence[Encoded], texts_per_call: int) -> list[Mapping[str, float] | None]:
+    """Scores of each text, None where the model failed on it."""
+    said: list[Mapping[str, float] | None] = _elsewhere(
+        _scores, app, digest, encoded, texts_per_call, at_most_s=2 * ANSWER_S
+    )
+    return said
+
+
+def close(app: str, at_most_s: float) -> int:
+    """Have every ingress take no more requests and answer those it has; how many it had to leave."""
+    left: int = _elsewhere(_close, app, at_most_s, at_most_s=at_most_s)
+    return left
+
+
+def _elsewhere(question: Callable[..., Any], *given: Any, at_most_s: float) -> Any:
+    """Raises RayError when it is not answered."""
+    return ray.get(ray.remote(num_cpus=0, max_retries=0)(question).remote(*given), timeout=START_S + at_most_s)
+
+
+def _close(app: str, at_most_s: float) -> int:
+    return sum(serve.get_app_handle(app).broadcast("close").results(timeout_s=at_most_s))
+
+
+def _about(app: str) -> Any:
+    return serve.get_deployment_handle(INGRESS, app).about.remote().result(timeout_s=ANSWER_S)
+
+
+def _loaded(app: str) -> dict[str, str]:
+    handle, found = serve.get_deployment_handle(MODEL, app), dict[str, str]()
+    until = time.monotonic() + REPLICAS_S
+    while len(found) < _replicas(app) and time.monotonic() < until:
+        # The handle chooses among the idle ones, so several are asked at once.
+        for response in [handle.canary.remote() for _ in range(4)]:
+            alive = response.result(timeout_s=ANSWER_S)
+            found[alive.replica] = str(alive.loaded["digest"])
+    return found
+
+
+def _replicas(app: str) -> int:
+    return int(serve.status().applications[app].deployments[MODEL].replica_states.get("RUNNING", 0))
+
+
+def _scores(app: str, digest: str, encoded: Sequence[Encoded], size: int) -> list[Mapping[str, float] | None]:
+    handle = serve.get_deployment_handle(MODEL, app)
+    calls = [handle.score.remote(digest, encoded[start : start + size]) for start in range(0, len(encoded), size)]
+    scored = [one for call in calls for one in call.result(timeout_s=ANSWER_S)]
+    return [one.prediction.scores if one.prediction else None for one in scored]
