@@ -5,7 +5,9 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -38,6 +40,7 @@ def cluster(params: RayParams) -> Iterator[None]:
     Raises MachineFault when Ray cannot start or the cluster does not answer.
     """
     address = os.environ.get("RAY_ADDRESS") or params.address
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     with contextlib.chdir(ROOT), _short_temp_dir() as temp_dir:
         try:
             if address:
@@ -48,6 +51,9 @@ def cluster(params: RayParams) -> Iterator[None]:
             ray.shutdown()
             where = f"the Ray cluster at {address}" if address else "a private local Ray"
             raise MachineFault(f"{where} could not be reached: {error}") from error
+        if threading.current_thread() is threading.main_thread():
+            # Ray's own handler ends the command with another code and a dump of the stack.
+            signal.signal(signal.SIGTERM, on_sigterm)
         try:
             yield
         finally:

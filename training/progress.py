@@ -1,5 +1,6 @@
 """Progress of work that runs elsewhere: workers append lines to a file, the command shows the newest one."""
 
+import atexit
 import json
 import sys
 import threading
@@ -13,6 +14,7 @@ T = TypeVar("T")
 EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
 LOOK_EVERY_S = 0.25
+LAST_WAIT_S = 10.0
 BAR = 30
 """Characters of the bar."""
 
@@ -38,6 +40,8 @@ def follow(name: str, file: Path, work: Callable[[], T]) -> T:
             failure.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
+    # After a signal the interpreter must not end under a thread that is still inside Ray.
+    atexit.register(thread.join, LAST_WAIT_S)
     screen = Screen(name, file)
     thread.start()
     while thread.is_alive():

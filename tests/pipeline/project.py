@@ -1,9 +1,11 @@
 """A copy of the project with tiny splits and a tiny base, in which stages run as commands."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,10 @@ def write_split(path: Path, rows: list[dict[str, str]]) -> None:
     pq.write_table(pa.table(columns), path)
 
 
-def start(folder: Path, stage: str, **environment: str) -> subprocess.Popen[str]:
-    """`python -m pipeline.<stage>` in the project, running."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(folder: Path, stage: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m pipeline.<stage>` in the project, running; ended when the block ends."""
+    process = subprocess.Popen(
         [sys.executable, "-m", f"pipeline.{stage}"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": "", **environment},
@@ -62,10 +65,15 @@ def start(folder: Path, stage: str, **environment: str) -> subprocess.Popen[str]
         stderr=subprocess.STDOUT,
         text=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def run(folder: Path, stage: str, **environment: str) -> tuple[int, str]:
     """Its exit code and everything it said."""
-    process = start(folder, stage, **environment)
-    said, _ = process.communicate(timeout=300)
+    with started(folder, stage, **environment) as process:
+        said, _ = process.communicate(timeout=300)
     return process.returncode, said

@@ -51,19 +51,20 @@ def test_a_diverging_rate_ends_at_train_with_the_reason_last(made: Path) -> None
     assert not (made / "artifacts/checkpoint").exists()
 
 
+@pytest.mark.slow
 def test_after_kill_9_the_next_start_goes_on_and_ends_with_the_same_scores(made: Path, tiny_base: Path) -> None:
-    dials = {"epochs": 40, "freeze_embeddings": False, "patience": 40, "checkpoint_every_steps": 5}
+    dials = {"epochs": 12, "freeze_embeddings": False, "patience": 12, "checkpoint_every_steps": 5}
     for folder in (made, made.parent / "undisturbed"):
         if folder.exists():
             _change_train(folder, dials)
         else:
             project.make(folder, tiny_base, train=dials)
-    process = project.start(made, "train")
-    _wait_for(made, "step-00000020")
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    psutil.wait_procs(children, timeout=30)
+    with project.started(made, "train") as process:
+        _wait_for(made, "step-00000020")
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert psutil.wait_procs(children, timeout=30)[1] == []
     assert not (made / "artifacts/checkpoint").exists()
 
     code, said = project.run(made, "train")
@@ -72,6 +73,19 @@ def test_after_kill_9_the_next_start_goes_on_and_ends_with_the_same_scores(made:
     ours, theirs = ((folder / "artifacts/history.jsonl").read_text() for folder in (made, made.parent / "undisturbed"))
     assert ours == theirs
     assert not list((made / ".work/train").iterdir())
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_stage_with_its_code_and_leaves_no_process(made: Path) -> None:
+    _change_train(made, {"epochs": 400})
+    with project.started(made, "train") as process:
+        _wait_for(made, "step-00000008")
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert list(made.glob(".work/train/*/run/step-*"))
 
 
 def test_settings_that_clash_with_the_train_branch_are_refused_by_name() -> None:

@@ -15,12 +15,10 @@ def made(tmp_path: Path, tiny_base: Path) -> Path:
     return project.make(tmp_path / "project", tiny_base, tune=tune, train={"freeze_embeddings": False})
 
 
-def test_the_best_of_the_trials_is_written_and_a_second_run_writes_the_same_bytes_t06(made: Path) -> None:
+def test_the_best_of_the_trials_is_written_with_all_of_them_t06(made: Path) -> None:
     code, said = project.run(made, "tune")
     assert code == 0, said
-    names = ("artifacts/best.json", "artifacts/trials.json")
-    first = [(made / name).read_bytes() for name in names]
-    best, trials = (read_json(made / name) for name in names)
+    best, trials = (read_json(made / "artifacts" / name) for name in ("best.json", "trials.json"))
     assert [trial["trial"] for trial in trials] == ["00", "01", "02", "03"]
     assert set(trials[0]) == {"trial", "settings", "rung", "steps", "score", "status"}
     sound = [trial for trial in trials if trial["score"] is not None]
@@ -28,8 +26,6 @@ def test_the_best_of_the_trials_is_written_and_a_second_run_writes_the_same_byte
     winner = max((trial for trial in sound if trial["rung"] == top), key=lambda trial: trial["score"])
     assert best == {name: winner[name] for name in ("settings", "trial", "score")}
     assert not list((made / ".work/tune").iterdir())
-    assert project.run(made, "tune")[0] == 0
-    assert [(made / name).read_bytes() for name in names] == first
 
 
 def test_switched_off_it_overrides_nothing_and_starts_no_ray(tmp_path: Path, tiny_base: Path) -> None:
