@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry import bundle, copies, describe, home, mlmodel, runs
+from registry import bundle, copies, describe, home, mlmodel, orphans, runs
 from registry.bundle import BundleError, VersionRef
 from registry.copies import BUNDLE
 from registry.files import new_folder
@@ -26,7 +26,7 @@ def register(registry: Registry, folder: Path, record: Record) -> VersionRef:
     with home.writing(registry.home):
         digest = bundle.check(folder).digest
         known = registry.known(digest)
-        _close_orphans(registry, digest, finished=known.run_id if known else None)
+        orphans.close(registry)
         if known:
             return registry.ref(known)
         return registry.version(_create(registry, folder, digest, record))
@@ -55,18 +55,18 @@ def restore(registry: Registry, folder: Path) -> str | None:
 def _create(registry: Registry, folder: Path, digest: str, record: Record) -> str:
     client, contract = registry.client, bundle.read_contract(folder)
     experiment_id, text = _experiment(registry), describe.bundle(digest, contract, record)
-    tags = {DIGEST: digest, **runs.tags_of(record), "mlflow.note.content": text}
+    tags = {DIGEST: digest, orphans.HOST: orphans.host(), **runs.tags_of(record), "mlflow.note.content": text}
     with runs.recording(client, experiment_id, f"{record.base} {describe.short(digest)}", tags) as run_id:
         runs.log(client, run_id, record, contract)
         model = client.create_logged_model(
             experiment_id, name=registry.name, source_run_id=run_id, tags={DIGEST: digest}, model_type="classifier"
         )
-        runs.link(client, run_id, model.model_id)
         try:
+            runs.link(client, run_id, model.model_id)
             _upload(registry, folder, model, run_id)
             _read_back(registry, model, digest)
         except BaseException:
-            client.finalize_logged_model(model.model_id, "FAILED")
+            orphans.discard(registry, model)
             raise
         client.finalize_logged_model(model.model_id, "READY")
         number = _name(registry, model, run_id, describe.tags(digest, record) | {MODEL_ID: model.model_id}, text)
@@ -119,16 +119,3 @@ def _experiment(registry: Registry) -> str:
         print(f"registry: the experiment {registry.experiment} had been deleted; it is restored", flush=True)
         client.restore_experiment(found.experiment_id)
     return found.experiment_id
-
-
-def _close_orphans(registry: Registry, digest: str, finished: str | None) -> None:
-    """End the runs of this bundle that a killed command left open; the lock says that none of them lives."""
-    client = registry.client
-    experiment = client.get_experiment_by_name(registry.experiment)
-    if experiment is None:
-        return
-    open_runs = f"tags.{DIGEST} = '{digest}' and attributes.status = 'RUNNING'"
-    for run in client.search_runs([experiment.experiment_id], open_runs):
-        status = "FINISHED" if run.info.run_id == finished else "KILLED"
-        client.set_terminated(run.info.run_id, status)
-        print(f"registry: closed run {run.info.run_id} as {status}; its command had been killed", flush=True)

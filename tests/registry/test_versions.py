@@ -181,6 +181,15 @@ def test_r09_killed_anywhere_there_is_no_version_and_the_next_try_makes_one(
     statuses = [run.info.status for run in runs(registry)]
     assert statuses.count("FINISHED") == 1
     assert "RUNNING" not in statuses
+    kept = [path for path in version.folder.parents[2].iterdir() if path.is_dir()]
+    assert kept == [version.folder.parents[1]], "half a model takes no disk"
+
+
+def test_r04_a_killed_run_of_another_bundle_is_closed_too(registry: Registry, bundles: Bundles) -> None:
+    with registered.dying(registry, 8), pytest.raises(registered.Killed):
+        register(registry, bundles[0], registered.record())
+    register(registry, bundles[1], registered.record())
+    assert sorted(run.info.status for run in runs(registry)) == ["FINISHED", "KILLED"]
 
 
 def test_r09_what_comes_back_changed_is_no_version(
