@@ -29,6 +29,8 @@ def reserved(listen: ListenParams, name: str, graph_digest: str) -> Iterator[soc
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             held.bind((listen.host, listen.port))
+            # Only a listener keeps others away.
+            held.listen()
         except OSError as error:
             raise PortTaken(_why(listen, name, graph_digest, error)) from error
         yield held

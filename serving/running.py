@@ -98,8 +98,8 @@ def _healthy(base_url: str) -> bool:
 
 
 def _status(state: Any) -> str:
-    lines = [f"application: {state.status} {state.message}"]
-    lines += [f"{name}: {found.status} {found.message}" for name, found in state.deployments.items()]
+    lines = [f"application: {state.status.value} {state.message}"]
+    lines += [f"{name}: {found.status.value} {found.message}" for name, found in state.deployments.items()]
     return "\n".join(lines)
 
 
