@@ -142,6 +142,10 @@ def _cause(error: ray.train.TrainingFailedError) -> Exception:
     for cause in causes:
         if isinstance(cause, Refused | MachineFault | OSError):
             return cause
-    if causes and not isinstance(causes[0], ray.exceptions.RayError):
+    if causes and not type(causes[0]).__module__.startswith("ray."):
         return causes[0]
-    return MachineFault(f"a training worker was lost; run it again, it goes on from its last checkpoint: {error}")
+    first = str(causes[0] if causes else error).splitlines()[0]
+    return MachineFault(
+        f"a training worker was lost ({first}); was it killed, or is there too little memory? "
+        "Run it again: it goes on from the last complete checkpoint"
+    )
