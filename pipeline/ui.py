@@ -10,7 +10,7 @@ import sys
 
 from pipeline import paths
 from pipeline.params import load
-from registry import home
+from registry import home, relocation
 from registry.params import RegistryParams
 
 FIRST_PORT, LAST_PORT = 5000, 5100
@@ -22,6 +22,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--port", type=int)
     port = parser.parse_args(argv).port or _free_port()
     where = home.resolve(paths.ROOT, load("registry", RegistryParams))
+    relocation.follow(where)
     if where.artifact_root is None:
         print(f"the registry is a server; open {where.uri} in a browser")
         return

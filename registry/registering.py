@@ -1,11 +1,12 @@
 """A bundle becomes a version: recorded, uploaded, read back, and only then named."""
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry import bundle, copies, describe, home, mlmodel, orphans, runs
+from registry import bundle, copies, describe, home, mlmodel, orphans, runs, store
 from registry.bundle import BundleError, VersionRef
 from registry.copies import BUNDLE
 from registry.files import new_folder
@@ -46,7 +47,7 @@ def restore(registry: Registry, folder: Path) -> str | None:
         try:
             registry.ref(known)
         except (BundleError, StoreFault) as error:
-            _upload_bundle(registry, folder, known.tags[MODEL_ID], known.source)
+            _upload_bundle(registry, folder, known.tags[MODEL_ID], registry.place(known))
             registry.ref(known)
             return str(error)
     return None
@@ -103,9 +104,18 @@ def _name(registry: Registry, model: "Model", run_id: str, tags: dict[str, str],
     client = registry.client
     if registry.model() is None:
         client.create_registered_model(registry.name, description=describe.MODEL)
-    version = client.create_model_version(
-        registry.name, model.artifact_location, run_id, tags=tags, description=description, model_id=model.model_id
-    )
+    with store.as_default(registry.home):
+        version = client.create_model_version(
+            registry.name,
+            f"models:/{model.model_id}",
+            run_id,
+            tags=tags,
+            description=description,
+            model_id=model.model_id,
+        )
+    # MLflow's pages find the version of a model, and so of a run, by this tag.
+    named = json.dumps([{"name": registry.name, "version": str(version.version)}])
+    client.set_logged_model_tags(model.model_id, {"mlflow.modelVersions": named})
     return str(version.version)
 
 

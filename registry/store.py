@@ -8,7 +8,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -29,6 +30,7 @@ QUIET = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_UV_AUTO_DETECT": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 ANSWER_S = 5.0
 """How long a server may take to say that it is there."""
@@ -63,6 +65,20 @@ def connect(home: Home) -> "Client":
     except MlflowException as error:
         raise StoreError(f"MLflow cannot open the registry at {home.shown}: {error}") from error
     return cast("Client", _Patient(client, home))
+
+
+@contextmanager
+def as_default(home: Home) -> Iterator[None]:
+    """MLflow's own store resolves `models:/<id>` at its default address; here that is this home."""
+    before = os.environ.get("MLFLOW_TRACKING_URI")
+    os.environ["MLFLOW_TRACKING_URI"] = home.uri
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MLFLOW_TRACKING_URI"]
+        else:
+            os.environ["MLFLOW_TRACKING_URI"] = before
 
 
 def fetch(home: Home, uri: str, folder: Path) -> None:

@@ -39,8 +39,6 @@ class Known:
     version: str
     digest: str
     run_id: str
-    source: str
-    """Where its artifacts lie: a local folder or a server's address."""
     tags: Mapping[str, str]
 
     @property
@@ -163,8 +161,12 @@ class Registry:
 
         Raises BundleError naming the file that differs, is missing or is extra.
         """
-        folder = copies.checked(self.home, known.source, known.digest)
+        folder = copies.checked(self.home, self.place(known), known.digest)
         return VersionRef(name=self.name, version=known.version, digest=known.digest, folder=folder)
+
+    def place(self, known: Known) -> str:
+        """Where a version's artifacts lie: a local folder or a server's address."""
+        return str(self.client.get_model_version_download_uri(known.name, known.version))
 
 
 def open_registry(root: Path, params: RegistryParams) -> Registry:
@@ -177,4 +179,4 @@ def open_registry(root: Path, params: RegistryParams) -> Registry:
 
 def _known(version: "Version") -> Known:
     tags = dict(version.tags)
-    return Known(version.name, str(version.version), tags[DIGEST], str(version.run_id), str(version.source), tags)
+    return Known(version.name, str(version.version), tags[DIGEST], str(version.run_id), tags)

@@ -68,7 +68,7 @@ def test_a_damaged_copy_is_refused_and_again_restores_it_aloud(
 ) -> None:
     register.main([])
     (known,) = registry().all()
-    weights = Path(known.source) / "bundle/model/model.safetensors"
+    weights = Path(registry().place(known)) / "bundle/model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(BundleError, match=r"pipeline\.register --again"):
         register.main([])

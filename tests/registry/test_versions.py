@@ -71,7 +71,11 @@ def test_a_version_says_what_it_is_to_a_person(registry: Registry, bundles: Bund
         assert word in version.description
     (run,) = runs(registry)
     assert run.info.run_name == "tiny 1: tiny-base"
-    assert run.outputs.model_outputs[0].model_id == version.tags["model_id"]
+    model_id = version.tags["model_id"]
+    assert run.outputs.model_outputs[0].model_id == model_id
+    assert version.source == f"models:/{model_id}"
+    named = registry.client.get_logged_model(model_id).tags["mlflow.modelVersions"]
+    assert json.loads(named) == [{"name": "tiny", "version": "1"}]
 
 
 def test_an_unknown_number_lists_the_known_ones(registry: Registry, bundles: Bundles) -> None:
