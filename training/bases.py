@@ -105,12 +105,19 @@ def _checked(folder: Path, name: str) -> Path:
 
 def _downloaded(name: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
-    except RepositoryNotFoundError as error:
-        raise BaseError(f"train.base: the hub has no repository {name}, or it needs HF_TOKEN: {error}") from error
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise BaseError(
+            f"train.base: the hub has no repository {name} with revision {revision}, or it needs HF_TOKEN: {error}"
+        ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise MachineFault(f"train.base {name} could not be fetched from the hub: {error}") from error
 

@@ -37,6 +37,10 @@ def start(params: TrainParams, labels: Sequence[str], root: Path, folder: Path) 
     Saved, loaded again and asked once before it is there. Raises BaseError naming what keeps the base from being used.
     """
     quiet()
+    if len(labels) < 2:
+        raise BaseError(
+            f"a classifier needs at least 2 classes, found {len(labels)} {list(labels)}; run dvc repro prepare"
+        )
     base = bases.resolve(params.base, params.revision, root)
     with new_folder(folder) as scratch:
         config = _config(base, params, labels)

@@ -13,7 +13,6 @@ from transformers import AutoTokenizer, BertForSequenceClassification
 from registry import scorer
 from registry.files import read_json
 from registry.packing import seal
-from tests import tiny
 from tests.training import bases as odd
 from training import checkpoint, model
 from training.bases import BaseError
@@ -189,5 +188,12 @@ def test_a_config_that_needs_its_own_code_is_refused(base: Path, tmp_path: Path)
         start(base, tmp_path / "start")
 
 
-def test_the_tiny_labels_fit(base: Path, tmp_path: Path) -> None:
-    assert checkpoint.load(start(base, tmp_path / "start", labels=tiny.LABELS))[0].config.num_labels == 3
+def test_one_class_is_refused_m04(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(BaseError, match=r"at least 2 classes, found 1 \['ok'\]"):
+        start(base, tmp_path / "start", labels=("ok",))
+
+
+def test_many_long_odd_names_survive_m10(base: Path, tmp_path: Path) -> None:
+    names = tuple(sorted(f"{i:03d}/a:b%c 👍 {'x' * 50}" for i in range(150)))
+    net, contract = checkpoint.load(start(base, tmp_path / "start", labels=names))
+    assert contract.labels == names and tuple(net.config.id2label.values()) == names
