@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from registry.errors import MachineFault
 PACKAGES = ("pipeline", "registry", "serving", "training")
 # Ray's sockets lie 60 characters below its folder, and a Unix socket's path may have 107.
 LONGEST_TEMP_DIR = 40
+KNOCK_S = 5
 
 
 class RayParams(Branch):
@@ -75,10 +77,18 @@ def _start(params: RayParams, temp_dir: Path) -> None:
 
 
 def _join(address: str) -> None:
+    _knock(address)
     # Only code travels: never data, databases, caches or secrets.
     modules = [str(ROOT / package) for package in PACKAGES]
     ray.init(address=address, runtime_env={"py_modules": modules}, log_to_driver=False, logging_level=logging.ERROR)
     print(f"joined the Ray cluster at {address}: {ray.cluster_resources()}", flush=True)
+
+
+def _knock(address: str) -> None:
+    """Raises OSError when nobody listens at `host:port`; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
 @contextlib.contextmanager
