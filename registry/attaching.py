@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from registry import describe, home, reports
+from registry import describe, reports
 from registry.files import dump_json
+from registry.locking import writing
 from registry.report import Report
 from registry.versions import Known, Registry
 
@@ -14,7 +15,7 @@ def attach(registry: Registry, report: Report, page: Path) -> bool:
     That is: the registry has exactly this one, or the champion's passing one for the same pair, which production
     serves by and a failure measured later, perhaps on a busy machine, does not take away.
     """
-    with home.writing(registry.home):
+    with writing(registry.home):
         known, client = registry.registered(report.digest), registry.client
         kept = registry.report(report.digest, report.graph_digest)
         reigns = registry.alias() == known.version

@@ -6,19 +6,15 @@ Resolved once, absolute, the same from any directory, clone's temporary experime
 import configparser
 import os
 import re
-import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
-from filelock import FileLock, Timeout
 
 from registry.errors import MachineFault, Refused
 from registry.params import REGISTRY_URIS, RegistryParams
 
-DATABASE, ARTIFACTS, LOCK, BUNDLES = "mlflow.db", "artifacts", "lock", "bundles"
+DATABASE, ARTIFACTS, BUNDLES = "mlflow.db", "artifacts", "bundles"
 PROJECT = Path(".dvc/project")
 """One committed line that names this project among those that share a DVC cache. Without it: `default`."""
 PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -122,25 +118,6 @@ def dvc_cache(root: Path) -> Path:
     return Path(os.path.abspath(dvc / "cache"))
 
 
-@contextmanager
-def writing(home: Home) -> Iterator[None]:
-    """Be the only writer of ours on this machine, with a home that can be written.
-
-    Waits for other writers up to PATIENCE_S. Raises HomeFault within seconds when the home is read-only.
-    """
-    with ExitStack() as held:
-        try:
-            home.folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(FileLock(home.folder / LOCK, timeout=PATIENCE_S))
-            if home.database:
-                _wait_for_database(home.database)
-        except Timeout as error:
-            raise HomeFault(f"{error.lock_file} has been held for {PATIENCE_S:.0f} s by another command.") from error
-        except OSError as error:
-            raise HomeFault(f"the registry's home {home.folder} cannot be written: {error}") from error
-        yield
-
-
 def local(database: Path, why: str) -> Home:
     """A registry in this sqlite file, its artifacts beside it. Raises HomeError for a path that MLflow cannot open."""
     database = Path(os.path.abspath(database))
@@ -151,6 +128,14 @@ def local(database: Path, why: str) -> Home:
     return Home(f"sqlite:///{database}", database.parent / ARTIFACTS, database.parent, why)
 
 
+def damaged(database: Path, why: Exception) -> HomeError:
+    """What to say of a file that sqlite cannot read."""
+    return HomeError(
+        f"the registry's database {database} is damaged: {why}. Restore it, or move it away: "
+        "dvc repro then registers, verifies and promotes what stands here anew."
+    )
+
+
 def _cache_dir(file: Path) -> str | None:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
@@ -158,12 +143,3 @@ def _cache_dir(file: Path) -> str | None:
     except configparser.Error as error:
         raise HomeError(f"{file} cannot be read: {error}") from error
     return parser.get("cache", "dir", fallback="").strip("\"'") or None
-
-
-def _wait_for_database(database: Path) -> None:
-    try:
-        with closing(sqlite3.connect(database, timeout=PATIENCE_S, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-    except sqlite3.Error as error:
-        raise HomeFault(f"the registry's database {database} cannot be written: {error}") from error

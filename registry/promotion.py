@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from registry import alias, home, journal, reports
+from registry import alias, journal, reports
 from registry.errors import Refused
 from registry.journal import Entry
+from registry.locking import writing
 from registry.report import Report
 from registry.versions import CHAMPION, Known, Registry, RegistryError
 
@@ -20,7 +21,7 @@ def promote(registry: Registry, report: Report, graph_digest: Callable[[], str],
 
     `again`: why a past champion may return. Raises PromotionRefused, with the remedy, and leaves the champion alone.
     """
-    with home.writing(registry.home):
+    with writing(registry.home):
         alias.settle(registry)
         known, champion = registry.registered(report.digest), registry.known_champion()
         entries = registry.journal()
@@ -47,7 +48,7 @@ def rollback(registry: Registry, to: str | None, graph_digest: str, reason: str,
     Raises PromotionRefused when no passing report is about its bytes in the graph as it would be served now, unless
     `force`; damaged bytes are never made champion.
     """
-    with home.writing(registry.home):
+    with writing(registry.home):
         alias.settle(registry)
         champion = _champion_if_whole(registry)
         target = registry.numbered(to) if to else _previous(registry, champion)

@@ -6,10 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry import bundle, copies, describe, home, mlmodel, orphans, runs, store
+from registry import bundle, copies, describe, mlmodel, orphans, runs, store
 from registry.bundle import BundleError, VersionRef
 from registry.copies import BUNDLE
 from registry.files import new_folder
+from registry.locking import writing
 from registry.runs import Record
 from registry.store import StoreFault
 from registry.versions import DIGEST, MODEL_ID, Registry, RegistryError
@@ -24,7 +25,7 @@ def register(registry: Registry, folder: Path, record: Record) -> VersionRef:
     Whatever fails or is killed on the way leaves no version; the next call begins anew and closes what was left open.
     Raises BundleError when the bundle, or the registered copy of it, is damaged; StoreFault when it came back changed.
     """
-    with home.writing(registry.home):
+    with writing(registry.home):
         digest = bundle.check(folder).digest
         known = registry.known(digest)
         orphans.close(registry)
@@ -38,7 +39,7 @@ def restore(registry: Registry, folder: Path) -> str | None:
 
     Raises RegistryError when the bundle was never registered.
     """
-    with home.writing(registry.home):
+    with writing(registry.home):
         digest = bundle.check(folder).digest
         known = registry.known(digest)
         if known is None:

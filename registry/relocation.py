@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from registry.home import ARTIFACTS, PATIENCE_S, Home, HomeError, HomeFault
+from registry.home import ARTIFACTS, PATIENCE_S, Home, HomeFault, damaged
 
 # Every column of MLflow's schema that holds a path below the artifact folder.
 COLUMNS = (
@@ -35,10 +35,7 @@ def follow(home: Home) -> None:
     except sqlite3.OperationalError as error:
         raise HomeFault(f"the registry's database {home.database} cannot be used now: {error}") from error
     except sqlite3.DatabaseError as error:
-        raise HomeError(
-            f"the registry's database {home.database} is damaged: {error}. Restore it, or move it away: "
-            "dvc repro then registers, verifies and promotes what stands here anew."
-        ) from error
+        raise damaged(home.database, error) from error
 
 
 def _former_roots(connection: sqlite3.Connection, root: Path) -> list[Path]:

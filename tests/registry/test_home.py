@@ -1,17 +1,13 @@
 """Where the registry lives, and what is refused or waited for before anything is written."""
 
-import os
-import sqlite3
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from registry import home
-from registry.home import Home, HomeError, HomeFault, resolve
+from registry.home import HomeError, resolve
 from registry.params import RegistryParams
 from tests.registered import PARAMS
 
@@ -120,63 +116,3 @@ def test_r10_stray_variables_are_named(project: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("MLFLOW_RUN_ID", "f" * 32)
     (line,) = home.stray_variables(resolve(project, PARAMS))
     assert "MLFLOW_RUN_ID" in line and ".dvc/mlflow" in line
-
-
-def test_r03_a_home_that_cannot_be_written_is_the_machines_fault_within_seconds(tmp_path: Path) -> None:
-    (tmp_path / "a file").touch()
-    where = resolve(tmp_path / "a file", PARAMS)
-    start = time.monotonic()
-    with pytest.raises(HomeFault, match="cannot be written"), home.writing(where):
-        pass
-    assert time.monotonic() - start < 5
-
-
-def test_a_database_that_cannot_be_written_is_the_machines_fault(project: Path) -> None:
-    where = resolve(project, PARAMS)
-    assert where.database is not None
-    where.database.mkdir(parents=True)
-    with pytest.raises(HomeFault, match="cannot be written"), home.writing(where):
-        pass
-
-
-def test_r02_a_writer_waits_for_another_programs_transaction(project: Path) -> None:
-    where = resolve(project, PARAMS)
-    release = _hold(where, seconds=1.5)
-    start = time.monotonic()
-    with home.writing(where):
-        waited_s = time.monotonic() - start
-    release.join()
-    assert waited_s > 1
-
-
-def test_only_one_of_our_commands_writes_at_a_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "PATIENCE_S", 0.2)
-    where = resolve(project, PARAMS)
-    with (
-        home.writing(where),
-        pytest.raises(HomeFault, match="held for 0 s by another command"),
-        home.writing(where),
-    ):
-        pass
-    with home.writing(where):
-        assert os.listdir(where.folder)
-
-
-def _hold(where: Home, seconds: float) -> threading.Thread:
-    """Hold a write transaction on the database from another connection."""
-    assert where.database is not None
-    where.folder.mkdir(parents=True, exist_ok=True)
-    held = threading.Event()
-
-    def hold() -> None:
-        connection = sqlite3.connect(str(where.database), isolation_level=None)
-        connection.execute("BEGIN IMMEDIATE")
-        held.set()
-        time.sleep(seconds)
-        connection.execute("ROLLBACK")
-        connection.close()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(5)
-    return thread
