@@ -183,7 +183,8 @@ def test_told_to_stop_it_tears_everything_down_and_leaves_the_old_report(project
         time.sleep(3)
         running.send_signal(signal.SIGTERM)
         running.stdout.read()
-        assert running.wait(60) == 128 + signal.SIGTERM
+        # While Ray starts, its own handler stands and gives its own code.
+        assert running.wait(60) in {128 + signal.SIGTERM, signal.SIGTERM}
     time.sleep(2)
     assert left_over(project) == []
     assert (project.folder / REPORT).read_text() == OLD
