@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline import paths, stage
 from pipeline.all_params import load_all
+from registry import home
 from registry.files import dump_json, new_folder, sha256, write_json
 from training import corpora, sources
 
@@ -16,8 +17,21 @@ SCRATCH = paths.WORK / "fetch"
 
 
 def main() -> None:
-    """Bring data/raw up to date with the source, or leave it untouched."""
-    fetch(load_all().data.source, paths.RAW)
+    """Check what all later stages need, then bring data/raw up to date with the source, or leave it untouched."""
+    params = load_all()
+    where = home.resolve(paths.ROOT, params.registry)
+    print(f"the registry is {where.shown} ({where.why})", flush=True)
+    fetch(params.data.source, paths.RAW)
+
+
+def is_stale(source: str, raw: Path) -> bool:
+    """Whether a fetch would change `raw`, as far as can be told without the network: a URL counts as unchanged."""
+    if "://" in source:
+        return not (raw / paths.SOURCE.name).is_file()
+    if source in corpora.CORPORA:
+        return _digests(raw) != corpora.CORPORA[source].files
+    with _scratch() as scratch:
+        return not _is_current(raw, _describe(source, _collect(source, raw, scratch)))
 
 
 def fetch(source: str, raw: Path) -> None:

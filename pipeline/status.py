@@ -7,14 +7,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from pipeline import paths
+from pipeline import fetch, paths
 from pipeline.params import load
-from registry import bundle, home, journal
+from registry import bundle, journal
+from registry.alias import moved_by_hand
 from registry.errors import Refused
 from registry.files import read_json
 from registry.params import RegistryParams
 from registry.report import Report
-from registry.versions import Known, Registry
+from registry.versions import Known, Registry, open_registry
+from training.params import DataParams
 
 Tree = dict[str, Any]
 # They always run, since what they look at is not DVC's; `always changed` alone is no news.
@@ -26,8 +28,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline status", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object, absent things null")
     arguments = parser.parse_args(argv)
-    params = load("registry", RegistryParams)
-    registry = Registry(home.resolve(paths.ROOT, params), params.name, params.experiment)
+    registry = open_registry(paths.ROOT, load("registry", RegistryParams))
     status = collect(registry)
     print(json.dumps(status, indent=2, ensure_ascii=False) if arguments.json else _screen(status, registry))
 
@@ -37,13 +38,16 @@ def collect(registry: Registry) -> Tree:
     report = _report()
     version = read_json(paths.VERSION) if paths.VERSION.is_file() else None
     candidate = registry.known(version["digest"]) if version else None
-    stale: list[Tree] = _stale()
+    stale: list[Tree] = [*_source(), *_stale()]
+    champion = None
     try:
         champion = registry.known_champion()
     except Refused as error:
-        champion = None
-        stale.append({"stage": "promote", "why": str(error), "command": "dvc repro"})
+        command = "python -m pipeline rollback --to VERSION --reason '…'"
+        stale.append({"stage": "promote", "why": str(error), "command": command})
     entries = registry.journal() if registry.home.exists else []
+    if registry.home.exists and (by_hand := moved_by_hand(registry)):
+        stale.append({"stage": "promote", "why": by_hand, "command": "dvc repro"})
     if version and candidate is None:
         why = f"the registry does not hold {version['digest']}"
         stale.append({"stage": "register", "why": why, "command": "dvc repro"})
@@ -73,6 +77,16 @@ def _digest(folder: Path) -> str | None:
 
 def _report() -> Report | None:
     return Report.model_validate(read_json(paths.REPORT)) if paths.REPORT.is_file() else None
+
+
+def _source() -> list[Tree]:
+    """Whether the rows changed where they come from, which DVC does not watch."""
+    source = load("data", DataParams).source
+    try:
+        changed = fetch.is_stale(source, paths.RAW)
+    except Refused as error:
+        return [{"stage": "fetch", "why": str(error), "command": "mend data.source in params.yaml"}]
+    return [{"stage": "fetch", "why": f"the rows of {source} changed", "command": "dvc repro"}] if changed else []
 
 
 def _stale() -> list[Tree]:
