@@ -29,12 +29,11 @@ from registry.gates import judge
 from registry.params import RegistryParams
 from registry.reference import Reference
 from registry.report import Report
-from registry.scorer import TORCH_FP32
 from registry.versions import Registry, open_registry
 from serving.app import API_KEYS, build
 from serving.ending import Ending, free_port, last_words
 from serving.graph import device_kind, graph_digest
-from serving.measure import Measured, Rows, bare_threads, in_flight, measure
+from serving.measure import RUNTIME_NAME, Measured, Rows, bare_threads, in_flight, measure
 from serving.params import ServeParams
 from serving.probe import Target
 from serving.running import running
@@ -71,7 +70,7 @@ def main() -> None:
     candidate = _candidate()
     labels = candidate.contract.labels
     rows, golden = offline.answered(labels), offline.golden_texts()
-    facts = offline.offline(labels, TORCH_FP32, rows)
+    facts = offline.offline(labels, RUNTIME_NAME, rows)
     port = free_port(HOST)
     with _reference(candidate) as reference, _answers_of(candidate.baseline, rows) as theirs:
         measured, ending = _measure(candidate, gates, port, reference, rows, golden, theirs)

@@ -2,8 +2,6 @@
 
 from pydantic import BaseModel
 
-from registry.scorer import TORCH_FP32
-
 
 class Seen(BaseModel, frozen=True, extra="forbid"):
     """One piece of evidence."""
@@ -109,7 +107,7 @@ class Way(Seen):
 class Parity(Seen):
     """Answers of the running app against the same runtime in a clean process."""
 
-    runtime: str = TORCH_FP32
+    runtime: str
     ways: dict[str, Way]
 
 

@@ -10,6 +10,7 @@ from registry.contract import Prediction
 from registry.evidence import Batching, Case, Identity, Latency, Parity, Throughput, Way
 from registry.reference import Reference
 from serving import probe
+from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load
 from serving.params import ServeParams
 from serving.probe import ProbeFault, Target
@@ -19,6 +20,8 @@ REPEATS = 3
 ALONE_TEXTS = 34
 """Golden rows of one repeat, asked one by one."""
 LOAD_S, RAW_S = 2.5, 1.5
+
+RUNTIME_NAME = f"{RUNTIME}-{PRECISION}"
 
 Say = Callable[[str], None]
 
@@ -85,7 +88,12 @@ def measure(
         "test rows under load": _way([a for repeat in repeats for a in repeat.load], test, bound),
     }
     return Measured(
-        who, cases, Parity(ways=ways), _batching(target, repeats), _latency(repeats), _pace(target, repeats)
+        who,
+        cases,
+        Parity(runtime=RUNTIME_NAME, ways=ways),
+        _batching(target, repeats),
+        _latency(repeats),
+        _pace(target, repeats),
     )
 
 

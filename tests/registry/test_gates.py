@@ -72,7 +72,7 @@ GOOD = Evidence(
         header_version="3",
     ),
     contract=(Case(name="one text", expected="200", got="200", ok=True),),
-    parity=Parity(ways={"alone": Way(answers=20, labels_differ=0, worst=1e-6)}),
+    parity=Parity(runtime="torch-fp32", ways={"alone": Way(answers=20, labels_differ=0, worst=1e-6)}),
     batching=Batching(max_batch_size=8, in_flight=16, texts_by_size={8: 80, 4: 8}),
     latency=Latency(requests=20, p50_ms=(40, 41), p95_ms=(60, 70), p99_ms=(80, 81), raw_p50_ms=(12, 13)),
     throughput=Throughput(in_flight=16, threads=1, served=(80.0, 82.0), raw=(150.0, 160.0), statuses={"200": 300}),
