@@ -1,0 +1,58 @@
+"""The champion is compared on rows that it was not trained on, as far as its own run says."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.offline import Answered, against
+from registry.contract import Prediction
+from tests import tiny
+from training.keys import key_of, split_of
+from training.params import DataParams
+
+LABELS = tiny.LABELS
+SEVEN = {"data.seed": "7", "data.val_fraction": "0.1", "data.test_fraction": "0.1", "train.lr": "0.1"}
+
+
+def rows_of_seed_7() -> Answered:
+    """The test split of tiny rows under seed 7, all answered rightly."""
+    data = DataParams(source="-", text_column="-", label_column="-", seed=7)
+    rows = [row for row in tiny.rows(900) if split_of(key_of(row["text"], 7), data) == "test"]
+    answers = [Prediction(row["label"], 1.0, {row["label"]: 1.0}, truncated=False) for row in rows]
+    return Answered([row["text"] for row in rows], [row["label"] for row in rows], answers)
+
+
+def compared(settings: dict[str, Any], its_labels: tuple[str, ...] = LABELS) -> Any:
+    """What is compared with a champion that always says its first label."""
+    rows = rows_of_seed_7()
+    return against("sha256:c", its_labels, [its_labels[0]] * len(rows.texts), settings, LABELS, rows)
+
+
+def test_a_champion_of_the_same_split_is_compared_on_every_row() -> None:
+    found = compared(SEVEN)
+    assert found.training_known and found.left_out == 0
+    assert len(found.truth) == len(rows_of_seed_7().texts)
+    assert found.ours == found.truth
+    assert set(found.theirs) == {0}
+
+
+def test_a_champion_of_another_seed_is_compared_on_what_was_test_for_both() -> None:
+    found = compared(SEVEN | {"data.seed": "8"})
+    everything = len(rows_of_seed_7().texts)
+    assert found.training_known
+    assert found.left_out + len(found.truth) == everything
+    assert len(found.truth) < 0.3 * everything
+
+
+def test_a_champion_of_unknown_split_is_compared_on_every_row_and_that_is_said() -> None:
+    found = compared({})
+    assert not found.training_known
+    assert found.left_out == 0
+
+
+@pytest.mark.parametrize("its_labels", [("negative", "positive"), ("negative", "neutral", "other", "positive")])
+def test_rows_whose_label_the_champion_does_not_know_are_left_out(its_labels: tuple[str, ...]) -> None:
+    found = compared(SEVEN, its_labels)
+    truths = {found.labels[index] for index in found.truth}
+    assert truths == set(LABELS) & set(its_labels)
+    assert found.labels == tuple(sorted({*LABELS, *its_labels}))
