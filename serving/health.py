@@ -24,9 +24,8 @@ class Monitor:
         self._right_at: float | None = None
         self.loaded: dict[str, JsonValue] = {}
         """What the replica that answered last holds."""
-        self.down = asyncio.Event()
-        """Set while the model does not answer, so that waiting requests can be told at once."""
-        self.down.set()
+        self.heard, self.down = asyncio.Event(), asyncio.Event()
+        """Set from the model's first answer on, right or wrong; and while it is down after that."""
 
     @property
     def fault(self) -> str | None:
@@ -48,7 +47,7 @@ class Monitor:
         with contextlib.suppress(Exception):
             alive = await asyncio.wait_for(self._ask(), TIMEOUT_S)
             self._hear(alive)
-        if self.fault:
+        if self.heard.is_set() and self.fault:
             self.down.set()
         else:
             self.down.clear()
@@ -58,5 +57,6 @@ class Monitor:
             # During a rolling update an ingress meets replicas of the other version; they are not its model.
             return
         self._fault, self.loaded = alive.fault, alive.loaded
+        self.heard.set()
         if alive.fault is None:
             self._right_at = time.monotonic()

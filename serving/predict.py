@@ -44,7 +44,8 @@ class Predictor:
                     encoded, tokenize_ms = await self._encode(texts)
                     scored, waited_ms = await self._score(encoded)
         except TimeoutError:
-            raise deadline_passed(seconds) from None
+            fault = self.monitor.fault
+            raise (unavailable(fault) if fault else deadline_passed(seconds)) from None
         return self._answer(scored, tokenize_ms, waited_ms)
 
     async def _read(self, request: Request) -> Texts:
@@ -70,6 +71,8 @@ class Predictor:
         Raises ApiError: 503 when the model is down or goes down meanwhile, 500 when a text alone makes it fail.
         """
         began = time.perf_counter()
+        # A model that is loading is worth waiting for: during an update the old one has gone already.
+        await self.monitor.heard.wait()
         if self.monitor.fault:
             raise unavailable(self.monitor.fault)
         down = asyncio.ensure_future(self.monitor.down.wait())

@@ -289,6 +289,18 @@ def test_s10_health_is_503_until_a_canary_has_been_answered_and_still_answers_at
         assert ask.get("/live").status_code == 200
 
 
+def test_s13_a_request_waits_for_a_model_that_is_loading_and_is_told_if_it_waits_in_vain(
+    tiny_version: VersionRef,
+) -> None:
+    canary = Canary(tiny_version.digest, silent=True)
+    with client(tiny_version, canary=canary) as ask:
+        threading.Timer(0.5, setattr, (canary, "silent", False)).start()
+        # The first canary is silent for its two seconds, the next is answered.
+        assert ask.post("/predict", json={"text": "a"}).status_code == 200
+    with client(tiny_version, params=ServeParams(request_timeout_s=0.5), canary=Canary("x", silent=True)) as ask:
+        assert_error(ask.post("/predict", json={"text": "a"}), 503, "unavailable")
+
+
 def test_waiting_requests_are_told_when_the_model_goes_down(tiny_version: VersionRef) -> None:
     canary = Canary(tiny_version.digest)
     with client(tiny_version, never, canary=canary) as ask:
