@@ -6,6 +6,7 @@ from pipeline.work import unfinished
 from registry.files import read_json, write_json
 from training import bases, model, search
 from training.params import TrainParams, TuneParams
+from training.trials import best_of
 
 
 def main() -> None:
@@ -21,7 +22,7 @@ def main() -> None:
         model.start(train, read_json(paths.LABELS), paths.ROOT, work / "start")
         with cluster(params.load("ray", RayParams)):
             trials = search.search(work / "start", paths.TRAIN, paths.VAL, train, tune, work)
-        best = search.best_of(trials)
+        best = best_of(trials)
         write_json(paths.TRIALS, [trial.model_dump(mode="json") for trial in trials])
         write_json(paths.BEST, best.model_dump(mode="json", include={"settings", "trial", "score"}))
     print(f"tune: trial {best.trial} is best, macro-F1 {best.score:.4f} with {best.settings}")

@@ -12,7 +12,7 @@ import ray.train.torch
 import torch
 
 from registry.errors import MachineFault, Refused
-from training import batches, checkpoint, loop, model, progress
+from training import batches, checkpoint, loop, model, plan, progress
 from training.checkpoint import CheckpointError, State
 from training.params import TrainParams
 
@@ -92,10 +92,10 @@ def work_on(config: Mapping[str, Any]) -> None:
     state = checkpoint.restore(last, optimizer) if last else State()
     encode = checkpoint.encoder(job.start)
     rows, val = (batches.read(split, contract.labels, encode) for split in (job.train, job.val))
-    plan = loop.plan(len(rows), job.params, keep_every=job.params.checkpoint_every_steps)
-    for moment in loop.train(net, optimizer, rows, val, job.params, plan, state):
+    whole = plan.whole(len(rows), job.params, keep_every=job.params.checkpoint_every_steps)
+    for moment in loop.train(net, optimizer, rows, val, job.params, whole, state):
         if leads:
-            _note(job.work / PROGRESS, moment, plan)
+            _note(job.work / PROGRESS, moment, whole)
             if moment.keep:
                 checkpoint.save_full(job.work / RUN, state, net, optimizer, job.start)
         if moment.scores:
@@ -108,11 +108,11 @@ def threads_for(cpus: int) -> int:
     return int(stated) if stated.isdigit() and int(stated) else cpus
 
 
-def _note(file: Path, moment: loop.Moment, plan: loop.Plan) -> None:
+def _note(file: Path, moment: loop.Moment, whole: plan.Plan) -> None:
     state = moment.state
-    progress.note(file, {"step": state.step, "steps": plan.steps, "train_loss": moment.loss, **moment.scores})
+    progress.note(file, {"step": state.step, "steps": whole.steps, "train_loss": moment.loss, **moment.scores})
     if moment.scores:
-        epoch = state.step // plan.steps_an_epoch
+        epoch = state.step // whole.steps_an_epoch
         scores = ", ".join(f"{name} {value:.4f}" for name, value in moment.scores.items())
         progress.note(
             file, {"said": f"epoch {epoch}: {scores}{' (best so far)' if state.best_step == state.step else ''}"}

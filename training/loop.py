@@ -21,6 +21,7 @@ from training.batches import Batch, Rows
 from training.checkpoint import State
 from training.metrics import accuracy, macro_f1
 from training.params import TrainParams
+from training.plan import Plan
 
 SHOW_EVERY = 20
 """Steps between two looks at the loss: often enough to see it move, seldom enough not to hold a GPU up."""
@@ -37,25 +38,6 @@ class Diverged(Refused):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How many steps there are, and what happens after which."""
-
-    steps_an_epoch: int
-    steps: int
-    warmup_steps: int
-    score_after: frozenset[int]
-    """Steps after which the validation rows are scored."""
-    keep_every: int | None = None
-    """Steps between two full checkpoints beside those at every scoring; None: the caller keeps none."""
-
-    def lr_factor(self, step: int) -> float:
-        """Share of `train.lr` for the step after `step` steps: up linearly, then down; 0 when all are taken."""
-        if step < self.warmup_steps:
-            return (step + 1) / (self.warmup_steps + 1)
-        return (self.steps - step) / (self.steps - self.warmup_steps)
-
-
-@dataclass(frozen=True)
 class Moment:
     """What the loop shows its caller, who may write it down, keep a checkpoint, or stop listening."""
 
@@ -66,14 +48,6 @@ class Moment:
     """val_loss, val_accuracy and val_macro_f1 when the validation rows were just scored."""
     keep: bool = False
     """Whether a full checkpoint is due."""
-
-
-def plan(rows: int, params: TrainParams, keep_every: int | None = None) -> Plan:
-    """The plan of a whole training: scored after every epoch."""
-    steps_an_epoch = math.ceil(rows / params.batch_size)
-    steps = steps_an_epoch * params.epochs
-    ends = frozenset(range(steps_an_epoch, steps + 1, steps_an_epoch))
-    return Plan(steps_an_epoch, steps, int(params.warmup_fraction * steps), ends, keep_every)
 
 
 def optimizer_of(model: PreTrainedModel, params: TrainParams) -> torch.optim.Optimizer:

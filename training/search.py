@@ -3,53 +3,28 @@
 One trial at a time also makes it repeatable: ASHA decides by who came before, and nobody overtakes.
 """
 
-import itertools
-import math
+import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray.train
 import ray.train.torch
 import ray.tune
 import torch
-from pydantic import BaseModel, ValidationError
 
-from registry.errors import Refused
-from training import batches, checkpoint, loop, model, progress
+from training import batches, checkpoint, loop, model, plan, progress
 from training.batches import Rows
 from training.checkpoint import State
 from training.fit import PROGRESS, resources, threads_for
 from training.params import TrainParams, TuneParams
-
-Settings = dict[str, float | int]
+from training.trials import FAILED, FINISHED, STOPPED, Settings, Trial, candidates, rung_steps, subset
 
 EXPERIMENT = "search"
 WORST = -1.0
 """What a failed trial tells ASHA: below any macro-F1, and a number, which NaN is not."""
-FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
-
-
-class SearchFailed(Refused):
-    """A search that cannot start, or of which no trial came to a score."""
-
-
-class Trial(BaseModel, frozen=True, extra="forbid"):
-    """One setting and what it came to."""
-
-    trial: str
-    settings: Settings
-    rung: int
-    """The highest rung reached, from 1; 0: none."""
-    steps: int
-    """Optimizer steps until that rung."""
-    score: float | None
-    """Macro-F1 on validation rows at that rung."""
-    status: str
-    """`finished`, `stopped early`, or `failed: <why>`."""
 
 
 @dataclass(frozen=True)
@@ -103,53 +78,6 @@ def search(start: Path, train: Path, val: Path, params: TrainParams, tune: TuneP
     return sorted((_trial_of(result, tune) for result in results), key=lambda trial: trial.trial)
 
 
-def best_of(trials: Sequence[Trial]) -> Trial:
-    """The best score among those that reached the highest rung that any did; the first of equals.
-
-    Raises SearchFailed with each trial's reason when none has a score.
-    """
-    sound = [trial for trial in trials if trial.score is not None]
-    if not sound:
-        reasons = "\n".join(f"  {trial.trial} {trial.settings}: {trial.status}" for trial in trials)
-        raise SearchFailed(f"no trial came to a score; change tune.space, or set tune.enabled to false:\n{reasons}")
-    top = max(trial.rung for trial in sound)
-    return max((trial for trial in sound if trial.rung == top), key=lambda trial: trial.score or 0.0)
-
-
-def subset(total: int, tune: TuneParams) -> int:
-    """How many train rows the trials see."""
-    return min(total, max(math.ceil(total * tune.rows_fraction), tune.min_rows))
-
-
-def candidates(params: TrainParams, tune: TuneParams, rows: int) -> list[Settings]:
-    """A seeded sample of the grid, without repeats; batches are cut to the rows there are.
-
-    Raises SearchFailed naming the settings that the train branch refuses.
-    """
-    space = tune.space.named()
-    found: dict[tuple[float | int, ...], Settings] = {}
-    for values in itertools.product(*space.values()):
-        settings: Settings = dict(zip(space, values, strict=True))
-        if "batch_size" in settings and settings["batch_size"] > rows:
-            settings["batch_size"] = max(rows // params.num_workers, 1) * params.num_workers
-        found.setdefault(tuple(settings.values()), settings)
-    grid = list(found.values())
-    tried = [grid[place] for place in np.random.default_rng(tune.seed).permutation(len(grid))[: tune.trials]]
-    for settings in tried:
-        try:
-            TrainParams.model_validate({**params.model_dump(), **settings})
-        except ValidationError as error:
-            faults = "; ".join(fault["msg"] for fault in error.errors())
-            raise SearchFailed(f"tune.space: {settings} does not fit the train branch: {faults}") from error
-    return tried
-
-
-def rung_steps(steps: int, tune: TuneParams) -> list[int]:
-    """After how many of the steps of one pass each rung stands: 1/9, 1/3 and all of them, say."""
-    factor, rungs = tune.reduction_factor, tune.rungs
-    return [math.ceil(steps / factor ** (rungs - rung)) for rung in range(1, rungs + 1)]
-
-
 def _try(config: Mapping[str, Any], job: Job, rows: Rows, val: Rows) -> None:
     """One trial: Ray Train in this very process, so that it holds no more than the trial does."""
     number, settings = config["candidate"]
@@ -168,19 +96,19 @@ def _learn(number: int, settings: Settings, job: Job, rows: Rows, val: Rows) -> 
     net, _ = checkpoint.load(job.start)
     if torch.cuda.is_available() and params.use_gpu is not False:
         net.to("cuda")
-    whole = loop.plan(len(rows), params)
+    whole = plan.whole(len(rows), params)
     at = rung_steps(whole.steps, job.tune)
-    plan = loop.Plan(whole.steps_an_epoch, whole.steps, whole.warmup_steps, score_after=frozenset(at))
+    judged = dataclasses.replace(whole, score_after=frozenset(at))
     what = f"trial {number + 1} of {job.trials} ({', '.join(f'{name} {value:g}' for name, value in settings.items())})"
     file, rung = job.work / PROGRESS, 0
     try:
-        for moment in loop.train(net, loop.optimizer_of(net, params), rows, val, params, plan, State()):
+        for moment in loop.train(net, loop.optimizer_of(net, params), rows, val, params, judged, State()):
             step = moment.state.step
-            progress.note(file, {"what": f"{what}, ", "step": step, "steps": plan.steps, "train_loss": moment.loss})
+            progress.note(file, {"what": f"{what}, ", "step": step, "steps": whole.steps, "train_loss": moment.loss})
             while moment.scores and rung < len(at) and at[rung] == step:
                 rung += 1
                 score = moment.scores["val_macro_f1"]
-                progress.note(file, {"said": f"{what}: macro-F1 {score:.4f} after {step} of {plan.steps} steps"})
+                progress.note(file, {"said": f"{what}: macro-F1 {score:.4f} after {step} of {whole.steps} steps"})
                 _tell(job.tune, rung, rung=rung, steps=step, score=score)
     except loop.Diverged as error:
         progress.note(file, {"said": f"{what}: {error}"})

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from registry.contract import Encoder
 from tests import tiny
-from training import checkpoint, loop, model
+from training import checkpoint, loop, model, plan
 from training.batches import Rows
 from training.checkpoint import State
 from training.params import TrainParams
@@ -44,7 +44,7 @@ class Run:
         self.net: PreTrainedModel = checkpoint.load(resume or start)[0]
         self.optimizer = loop.optimizer_of(self.net, params)
         self.state = checkpoint.restore(resume, self.optimizer) if resume else State()
-        self.plan = loop.plan(len(rows), params, keep_every=params.checkpoint_every_steps)
+        self.plan = plan.whole(len(rows), params, keep_every=params.checkpoint_every_steps)
         self.moments = loop.train(self.net, self.optimizer, rows, val, params, self.plan, self.state)
         self.start = start
 

@@ -9,7 +9,6 @@ import torch
 
 from tests import tiny
 from tests.training.learning import Run, dials, encoded, started
-from training import loop
 from training.batches import Rows
 from training.loop import Diverged
 
@@ -61,14 +60,6 @@ def test_epochs_steps_and_learning_rate_agree_t07(
     assert [line["step"] for line in run.state.history if "val_loss" in line] == [an_epoch * n for n in (1, 2, 3)]
     rates = [line["lr"] for line in run.state.history if "lr" in line]
     assert rates[-1] == 0.0 and all(0 < rate <= params.lr for rate in rates[:-1])
-
-
-def test_the_rate_climbs_then_falls_and_no_step_is_lost_to_a_rate_of_nought() -> None:
-    plan = loop.Plan(100, 100, 10, frozenset())
-    factors = [plan.lr_factor(step) for step in range(100)]
-    assert factors[10] == 1.0 == max(factors) and min(factors) > 0
-    assert factors[:11] == sorted(factors[:11]) and factors[10:] == sorted(factors[10:], reverse=True)
-    assert plan.lr_factor(100) == 0.0
 
 
 def test_the_loss_of_a_short_last_batch_is_a_mean_like_the_others_t02(tiny_base: Path, start: Path, val: Rows) -> None:
