@@ -3,6 +3,7 @@
 Shape letters: B rows, C classes, K bins, S resamples, U distinct (truth, ours, theirs) triples.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 CALIBRATION_BINS = 10
+ONE_IN_A_HUNDRED = 2.326
+"""Standard deviations that a normal variable exceeds once in a hundred."""
 SEED = 7
 
 
@@ -55,6 +58,19 @@ def _macro_f1(truth_U: Ints, answer_U: Ints, counts_SU: Ints) -> Floats:
     f1_SC = 2 * hits_SC / np.maximum(support_SC + counts_SU @ answer_UC, 1)
     result: Floats = (f1_SC * (support_SC > 0)).sum(axis=1) / np.maximum((support_SC > 0).sum(axis=1), 1)
     return result
+
+
+def accuracy_by_guessing(confusion_CC: Ints) -> float:
+    """The accuracy that the same answers, dealt to the rows at random, stay below in 99 % of cases.
+
+    Mean and variance of the agreement of two independent raters (Fleiss, Cohen & Everitt, 1969). A model that always
+    says the same class is at its mean exactly.
+    """
+    rows = confusion_CC.sum()
+    truth_C, answer_C = confusion_CC.sum(axis=1) / rows, confusion_CC.sum(axis=0) / rows
+    mean = float(truth_C @ answer_C)
+    variance = mean + mean**2 - float((truth_C * answer_C) @ (truth_C + answer_C))
+    return mean + ONE_IN_A_HUNDRED * math.sqrt(max(variance, 0.0) / rows)
 
 
 def calibration_error_by_chance(top_B: Floats, resamples: int = 500) -> float:

@@ -5,21 +5,23 @@ import math
 import numpy as np
 from pydantic import JsonValue
 
-from registry.chance import Interval, calibration_error_by_chance, macro_f1_difference
+from registry.chance import Interval, accuracy_by_guessing, calibration_error_by_chance, macro_f1_difference
 from registry.evidence import Champion, Evidence, Offline
 from registry.gate_params import Floors, GateParams
 from registry.report import Outcome, Verdict
 
 AGAIN = "python -m pipeline.verify"
+LOOK = "look at train.lr, train.epochs and data_report.json"
 
 
 def quality(seen: Evidence, limits: GateParams) -> Verdict:
-    """Better than the majority class, above the floors, and with the champion's labels."""
+    """Better than the majority class and than guessing, above the floors, and with the champion's labels."""
     model = seen.offline
     floors = limits.corpus_floors.get(model.source) or Floors(
         accuracy=limits.min_accuracy, macro_f1=limits.min_macro_f1
     )
-    faults = [*_quality_faults(model, floors), *_label_faults(seen, limits)]
+    guessing = accuracy_by_guessing(np.array(model.confusion))
+    faults = [*_quality_faults(model, guessing, floors), *_label_faults(seen, limits)]
     majority: dict[str, JsonValue] = {"accuracy": model.majority_accuracy, "macro_f1": model.majority_macro_f1}
     return Verdict(
         gate="quality",
@@ -31,7 +33,7 @@ def quality(seen: Evidence, limits: GateParams) -> Verdict:
             "tfidf_accuracy": model.tfidf_accuracy,
             "tfidf_macro_f1": model.tfidf_macro_f1,
         },
-        limit={"above_majority": majority, "floors": floors.model_dump()},
+        limit={"above_majority": majority, "above_guessing": guessing, "floors": floors.model_dump()},
         why="; ".join(
             [
                 f"accuracy {model.accuracy:.4f} and macro-F1 {model.macro_f1:.4f} on {model.rows:,} test rows, "
@@ -43,10 +45,12 @@ def quality(seen: Evidence, limits: GateParams) -> Verdict:
     )
 
 
-def _quality_faults(model: Offline, floors: Floors) -> list[str]:
+def _quality_faults(model: Offline, guessing: float, floors: Floors) -> list[str]:
     faults = []
     if model.accuracy <= model.majority_accuracy or model.macro_f1 <= model.majority_macro_f1:
-        faults.append("it is not above the majority class: look at train.lr, train.epochs and data_report.json")
+        faults.append(f"it is not above the majority class: {LOOK}")
+    elif model.accuracy <= guessing:
+        faults.append(f"the same answers dealt at random could reach an accuracy of {guessing:.4f}: {LOOK}")
     if model.accuracy < floors.accuracy or model.macro_f1 < floors.macro_f1:
         faults.append(
             f"it is below the floors of {model.source} (accuracy {floors.accuracy}, macro-F1 {floors.macro_f1}): "

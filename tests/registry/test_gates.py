@@ -25,7 +25,7 @@ from registry.evidence import (
 from registry.gate_params import Floors, GateParams
 from registry.gates import GATES, judge
 from registry.report import Verdict
-from training.metrics import CALIBRATION_BINS, calibration_error, macro_f1
+from training.metrics import CALIBRATION_BINS, calibration_error, confusion, macro_f1
 
 DIGEST, GRAPH = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 LIMITS = GateParams(
@@ -121,6 +121,11 @@ def test_good_evidence_passes_every_gate_in_the_order_of_the_report() -> None:
 
 BROKEN = {
     "no better than the majority": ("quality", with_("offline", accuracy=0.6), "majority"),
+    "no better than guessing": (
+        "quality",
+        with_("offline", accuracy=0.55, majority_accuracy=0.5, confusion=((45, 55), (35, 65))),
+        "dealt at random",
+    ),
     "below the built-in corpus' floors": ("quality", with_("offline", source="hutto-gilbert", macro_f1=0.6), "floors"),
     "a bad slice": ("slices", with_("offline", slices={"nyt": SliceSeen(accuracy=0.4, support=99)}), "'nyt'"),
     "a bad class": ("slices", with_("offline", classes={"bad": ClassSeen(f1=0.1, support=99)}), "'bad'"),
@@ -263,6 +268,20 @@ def test_the_bootstrap_interval_covers_what_it_says() -> None:
     naive = [macro_f1(truth[d], ours[d]) - macro_f1(truth[d], theirs[d]) for d in draws]
     found = chance.macro_f1_difference(truth, ours, theirs)
     assert found.high - found.low == pytest.approx(np.quantile(naive, 0.975) - np.quantile(naive, 0.025), rel=0.15)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
+def test_hardly_any_guesses_are_above_the_accuracy_by_guessing(shares: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(5)
+    draws = 2000
+    truths, guesses = (rng.choice(len(shares), size=(draws, 60), p=shares) for _ in range(2))
+    above = 0
+    for truth, guess in zip(truths, guesses, strict=True):
+        counts = confusion(truth, guess, len(shares))
+        above += (truth == guess).mean() > chance.accuracy_by_guessing(counts)
+    assert above / draws == pytest.approx(0.01, abs=0.02)  # few rows of a rare class are far from normal
+    constant = confusion(truths[0], np.zeros(60, dtype=np.int64), len(shares))
+    assert chance.accuracy_by_guessing(constant) == pytest.approx((truths[0] == 0).mean())
 
 
 def test_chance_uses_the_bins_of_evaluate_and_shrinks_with_rows() -> None:
