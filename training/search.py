@@ -5,6 +5,7 @@ One trial at a time also makes it repeatable: ASHA decides by who came before, a
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,8 @@ def search(start: Path, train: Path, val: Path, params: TrainParams, tune: TuneP
     trainable = ray.tune.with_resources(
         ray.tune.with_parameters(_try, job=job, rows=rows, val=val_rows), {"cpu": cpus, "gpu": int(gpu)}
     )
+    # A killed search starts anew: what ASHA decides depends on all that came before.
+    shutil.rmtree(work / EXPERIMENT, ignore_errors=True)
     os.environ.update(TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1", RAY_AIR_NEW_OUTPUT="0")
     tuner = ray.tune.Tuner(
         trainable,

@@ -36,7 +36,9 @@ class Case:
         self.start = started(self.params, folder / "start")
 
     def search(self, name: str, dials_of_tune: TuneParams) -> list[Trial]:
-        (self.folder / name).mkdir()
+        killed_before = self.folder / name / search.EXPERIMENT
+        killed_before.mkdir(parents=True)
+        (killed_before / "tuner.pkl").write_bytes(b"half")
         return search.search(self.start, self.train, self.val, self.params, dials_of_tune, self.folder / name)
 
 
