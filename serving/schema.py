@@ -21,6 +21,17 @@ def _no_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
 
+EXAMPLE_ANSWER = {
+    "predictions": [
+        {
+            "label": "positive",
+            "score": 0.93,
+            "scores": {"negative": 0.02, "neutral": 0.05, "positive": 0.93},
+            "truncated": False,
+        }
+    ],
+    "model": {"name": "sentiment", "version": "3", "digest": "sha256:…"},
+}
 Missing = SkipJsonSchema[None]
 """null where it may be; not in the schema, which is OpenAPI 3.0 and has no such type."""
 
@@ -57,6 +68,8 @@ class ModelOut(BaseModel):
 
 class PredictResponse(BaseModel):
     """One prediction per text, in order."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE_ANSWER})
 
     predictions: list[PredictionOut]
     model: ModelOut

@@ -51,13 +51,19 @@ async function classify(event) {
 }
 
 async function introduce() {
-  const health = await (await fetch(new URL("health", root))).json();
-  $("name").textContent = document.title = `${health.model.name} ${health.model.version}`;
-  const checked = health.verified ? "verified" : "not verified";
-  $("about").textContent = `${health.reason ?? "healthy"} · ${checked} · ${health.runtime} on ${health.device} · ${health.model.digest}`;
+  try {
+    const health = await (await fetch(new URL("health", root))).json();
+    $("name").textContent = document.title = `${health.model.name} ${health.model.version}`;
+    const checked = health.verified ? "verified" : "not verified";
+    const held = health.model.digest ? [`${health.runtime} on ${health.device}`, health.model.digest] : [];
+    $("about").textContent = [health.reason ?? "healthy", checked, ...held].join(" · ");
+  } catch (error) {
+    $("about").textContent = `/health does not answer: ${error.message}`;
+  }
+  setTimeout(introduce, 5000);
 }
 
 $("form").addEventListener("submit", classify);
 $("text").addEventListener("input", curl);
 curl();
-introduce().catch((error) => { $("about").textContent = `/health does not answer: ${error.message}`; });
+introduce();
