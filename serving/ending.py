@@ -15,7 +15,7 @@ from registry.evidence import Shutdown
 from serving.load import OK, Load
 from serving.probe import ProbeFault, Target
 
-FIRST_ANSWER_S = 20.0
+FIRST_ANSWER_S, SETTLE_S = 20.0, 3.0
 LONGEST_END_S = 120.0
 ORPHAN_S = 10.0
 """What processes are given to end after Ray has been left."""
@@ -32,8 +32,10 @@ class Ending:
         """Starts the load; returns when it is being answered. `since`: the processes that were there before Ray."""
         self._load = Load(target.url, texts, clients, LONGEST_END_S, target.headers)
         self._load.start()
-        if not self._load.wait_for_an_answer(FIRST_ANSWER_S):
+        if not self._load.wait_for(1, FIRST_ANSWER_S):
             raise ProbeFault(f"no request was answered within {FIRST_ANSWER_S:g} s of the last load")
+        # Once all clients have had an answer, they are spread over the way and not all at the entrance.
+        self._load.wait_for(2 * clients, SETTLE_S)
         self._processes = [p for p in psutil.Process().children(recursive=True) if p not in since]
         self._ordered = self._down = time.monotonic()
 

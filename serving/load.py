@@ -15,6 +15,7 @@ REQUEST_TIMEOUT_S = 60.0
 OK = "200"
 PAUSE_S = 0.05
 """What a client waits after a refusal."""
+POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Load:
         self._url, self._texts, self._in_flight, self._at_most_s = url, texts, in_flight, at_most_s
         self._headers = dict(headers or {})
         self._turns = count(start)
-        self._stop, self._answered = threading.Event(), threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self.run, daemon=True)
         self.answers: list[Answer] = []
 
@@ -71,9 +72,12 @@ class Load:
         """Run beside the caller, in a thread that ends by itself when the time is up."""
         self._thread.start()
 
-    def wait_for_an_answer(self, at_most_s: float) -> bool:
-        """Whether one came in time."""
-        return self._answered.wait(at_most_s)
+    def wait_for(self, answers: int, at_most_s: float) -> bool:
+        """Whether so many came in time."""
+        until = time.monotonic() + at_most_s
+        while len(self.answers) < answers and time.monotonic() < until:
+            time.sleep(POLL_S)
+        return len(self.answers) >= answers
 
     def stop(self) -> list[Answer]:
         """No new requests; all answers, once those that began have ended."""
@@ -91,7 +95,6 @@ class Load:
                     return
                 answer = await self._ask(client, turn % len(self._texts))
                 self.answers.append(answer)
-                self._answered.set()
                 if not answer.status.isdigit():
                     return  # nobody answers any more; asking on would only burn CPU
                 if answer.status != OK:

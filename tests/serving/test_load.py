@@ -91,7 +91,7 @@ def test_where_nobody_answers_each_client_asks_once() -> None:
 def test_in_the_background_it_goes_on_until_it_is_stopped(server: Server) -> None:
     load = Load(server.url, ["a"], 2, 30.0)
     load.start()
-    assert load.wait_for_an_answer(5.0)
+    assert load.wait_for(3, at_most_s=5.0)
     answers = load.stop()
     seen = len(answers)
     time.sleep(0.1)
