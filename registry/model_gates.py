@@ -11,6 +11,7 @@ from registry.gate_params import Floors, GateParams
 from registry.report import Outcome, Verdict
 
 AGAIN = "python -m pipeline.verify"
+MOST_NAMED = 5
 LOOK = "look at train.lr, train.epochs and data_report.json"
 
 
@@ -62,11 +63,19 @@ def _quality_faults(model: Offline, guessing: float, floors: Floors) -> list[str
 def _label_faults(seen: Evidence, limits: GateParams) -> list[str]:
     if seen.champion is None or limits.allow_new_labels or seen.champion.its_labels == seen.offline.labels:
         return []
+    ours, theirs = set(seen.offline.labels), set(seen.champion.its_labels)
+    new, gone = _few(ours - theirs), _few(theirs - ours)
     return [
-        f"its labels {list(seen.offline.labels)} are not the champion's {list(seen.champion.its_labels)}, so clients "
-        "would meet labels they do not know: give it a name of its own (registry.name), or say that it is meant "
+        f"its labels are not the champion's (new: {new}; gone: {gone}), so clients would meet labels they do not know "
+        "or miss some: give it a name of its own (registry.name), or say that it is meant "
         "(gates.allow_new_labels: true)"
     ]
+
+
+def _few(labels: set[str]) -> str:
+    named = sorted(labels)
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return (", ".join(map(repr, named[:MOST_NAMED])) or "none") + more
 
 
 def champion(seen: Evidence, limits: GateParams) -> Verdict:

@@ -44,7 +44,8 @@ def _top(report: Report, seen: Evidence, outcome: str) -> str:
 
 
 def _sentence(machine: dict[str, JsonValue]) -> str:
-    return " \u00b7 ".join(f"{name.replace('_', ' ')} {value}" for name, value in machine.items())
+    words = {"measured_at": "{}", "took_s": "took {} s", "cpus": "{} CPUs", "platform": "{}"}
+    return " \u00b7 ".join(said.format(machine[name]) for name, said in words.items() if name in machine)
 
 
 def _chain(report: Report) -> str:
@@ -61,8 +62,8 @@ def _chain(report: Report) -> str:
 
 def _gates(verdicts: Sequence[Verdict]) -> str:
     rows = "".join(
-        f'<tr class="{v.outcome}"><td><span class=badge>{WORDS[v.outcome]}</span></td>'
-        f"<td><b>{escape(v.gate)}</b><br><span class=soft>{escape(v.question)}</span></td>"
+        f'<tr class="{v.outcome}"><td class=gate><b>{escape(v.gate)}</b> <span class=badge>{WORDS[v.outcome]}</span>'
+        f"<br><span class=soft>{escape(v.question)}</span></td>"
         f"<td>{escape(v.why)}<br><span class=soft>limit: <code>{escape(_plain(v.limit))}</code></span></td></tr>"
         for v in verdicts
     )
@@ -101,7 +102,6 @@ def _model(seen: Evidence) -> str:
 
 
 def _service(seen: Evidence) -> str:
-    sizes = {str(size): float(texts) for size, texts in sorted(seen.batching.texts_by_size.items())}
     lag, pace, end = seen.latency, seen.throughput, seen.shutdown
     times = {
         "p50": median(lag.p50_ms),
@@ -114,7 +114,7 @@ def _service(seen: Evidence) -> str:
     cards = [
         _card("One client waits, ms", report_plots.bars(times, max(times.values()), "{:.1f}")),
         _card(f"Texts a second, {pace.in_flight} in flight", report_plots.bars(speeds, max(speeds.values()), "{:.0f}")),
-        _card("Texts by the size of their forward", report_plots.bars(sizes, max(sizes.values(), default=1), "{:.0f}")),
+        _card("Texts by the size of their forward", report_plots.histogram(seen.batching.texts_by_size)),
         _card(
             f"In flight when told to stop; down after {end.seconds:.1f} s",
             report_plots.bars({k: float(v) for k, v in ends.items()}, max(end.in_flight, 1), "{:.0f}"),

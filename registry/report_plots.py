@@ -8,7 +8,7 @@ from registry.evidence import Bin, Offline
 MOST_LABELS = 12
 """Above this a confusion matrix cannot be read; the commonest mistakes are listed instead."""
 MOST_MISTAKES = 15
-MOST_BARS = 24
+MOST_BARS, MOST_BINS = 24, 8
 SIZE, EDGE = 240, 34
 
 
@@ -61,9 +61,21 @@ def reliability(bins: Sequence[Bin]) -> str:
         f'<line class="ideal" x1="{_x(0):.1f}" y1="{_y(0):.1f}" x2="{_x(1):.1f}" y2="{_y(1):.1f}"/>'
         f'<polyline class="line" points="{line}"/><g class="dots">{dots}</g>{ticks}'
         f'<text x="{SIZE / 2 + 12}" y="{SIZE - 4}" text-anchor="middle">score</text>'
-        f'<text x="12" y="{SIZE / 2 - 12}" text-anchor="middle" transform="rotate(-90 12 {SIZE / 2 - 12})">right</text>'
+        f'<text x="{EDGE}" y="10" text-anchor="middle">right</text>'
         "</svg>"
     )
+
+
+def histogram(texts_by_size: Mapping[int, int]) -> str:
+    """How many texts rode in forwards of which size, in at most MOST_BINS ranges."""
+    largest = max(texts_by_size, default=1)
+    width = -(-largest // MOST_BINS)
+    ranges: dict[str, float] = {}
+    for low in range(1, largest + 1, width):
+        high = min(low + width - 1, largest)
+        name = f"{low}\u2013{high}" if high > low else str(low)
+        ranges[name] = sum(texts for size, texts in texts_by_size.items() if low <= size <= high)
+    return bars(ranges, max(ranges.values()), "{:,.0f}")
 
 
 def _x(share: float) -> float:
@@ -77,7 +89,7 @@ def _y(share: float) -> float:
 def bars(values: Mapping[str, float], full: float, shown: str = "{:.3f}") -> str:
     """Named bars; `full` is the value of a bar as wide as the table, `shown` how a value is written."""
     rows = "".join(
-        f"<tr><th scope=row>{escape(name)}</th><td class=bar>"
+        f'<tr><th scope=row title="{escape(name)}">{escape(name)}</th><td class=bar>'
         f'<span style="width:{100 * min(value / full, 1) if full else 0:.1f}%"></span></td>'
         f"<td>{shown.format(value)}</td></tr>"
         for name, value in list(values.items())[:MOST_BARS]

@@ -29,6 +29,7 @@ td, th { padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line); tex
 thead th { color: var(--soft); font-weight: 500 }
 tbody th { font-weight: 500 }
 td { font-variant-numeric: tabular-nums }
+.gate { width: 34% } .gate .badge { margin-left: .3rem }
 .scroll { overflow-x: auto; margin-top: 1rem }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); gap: 1rem }
 .cards > section { padding: 1rem 1.1rem; border: 1px solid var(--line); border-radius: .5rem; background: var(--card);
@@ -36,7 +37,8 @@ td { font-variant-numeric: tabular-nums }
 .confusion td { text-align: right; padding-right: .5rem;
   background: color-mix(in srgb, var(--fill) calc(var(--share) * .6), transparent) }
 .bars td, .bars th { border: 0; padding-top: .15rem; padding-bottom: .15rem }
-.bars th { width: 1%; font-weight: 400; min-width: 4rem; max-width: 9rem; overflow-wrap: anywhere }
+.bars th { width: 1%; font-weight: 400; max-width: 9rem; overflow: hidden; text-overflow: ellipsis;
+  white-space: nowrap }
 .bars td:last-child { width: 1%; padding-right: 0; text-align: right }
 .bar span { display: block; height: .8rem; margin-top: .3rem; border-radius: .2rem; background: var(--fill);
   min-width: 1px }
