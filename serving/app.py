@@ -29,6 +29,8 @@ HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 1.0, 2.0
 CONSTRUCTOR_RETRIES = 3
 # How often a stopping replica looks whether it is idle; Serve's 2 s would make every stop as long.
 SHUTDOWN_LOOK_S = 0.2
+# Serve's proxy logs every request; a line for every hop and every canary beside that says nothing more.
+LOGGING = {"enable_access_log": False}
 
 
 class ApiKeysError(Refused):
@@ -109,6 +111,7 @@ def build(
         max_ongoing_requests=sizes.ingress_max_ongoing_requests(params),
         graceful_shutdown_timeout_s=params.graceful_shutdown_s,
         graceful_shutdown_wait_loop_s=SHUTDOWN_LOOK_S,
+        logging_config=LOGGING,
         max_constructor_retry_count=constructor_retries,
     )
     about: dict[str, JsonValue] = {"verified": verified, "deployment": nonce, "build": _build()}
@@ -139,6 +142,7 @@ def model_options(params: ServeParams, constructor_retries: int) -> dict[str, An
         "max_ongoing_requests": sizes.max_ongoing_requests(params),
         "graceful_shutdown_timeout_s": params.graceful_shutdown_s,
         "graceful_shutdown_wait_loop_s": SHUTDOWN_LOOK_S,
+        "logging_config": LOGGING,
         "health_check_period_s": HEALTH_PERIOD_S,
         "health_check_timeout_s": HEALTH_TIMEOUT_S,
         "max_constructor_retry_count": constructor_retries,

@@ -21,7 +21,7 @@ def _no_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
 
-EXAMPLE_ANSWER = {
+EXAMPLE_ANSWER: dict[str, Any] = {
     "predictions": [
         {
             "label": "positive",
