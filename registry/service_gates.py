@@ -47,7 +47,7 @@ def _identity_faults(who: Identity) -> list[str]:
         "deployment": who.nonce,
     }
     faults = [
-        f"/health answers {field} {who.health.get(field)!r} instead of {value!r}: another app answers on this port"
+        f"/health answers {field} {who.health.get(field)!r} instead of {value!r}: another app or graph answers here"
         for field, value in expected.items()
         if who.health.get(field) != value
     ]

@@ -107,6 +107,8 @@ def _repeat(
     # Each round begins elsewhere, so that more of the test rows are asked.
     start = number * len(test) // REPEATS
     load = Load(target.url, test, in_flight(target.params), LOAD_S, target.headers, start).run()
+    if silent := Counter(a.status for a in load if not a.status.isdigit()):
+        raise ProbeFault(f"requests got no answer while it was measured: {dict(silent)}")
     rotated = [*test[start:], *test[:start]]
     return Repeat(alone, raw_ms, load, reference.pace(rotated, target.params.max_batch_size, RAW_S))
 
