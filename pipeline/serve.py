@@ -52,7 +52,8 @@ def _serve(
 ) -> None:
     # Here, so that a port that is taken is told at once: Ray takes seconds to import.
     from pipeline.cluster import RayParams, cluster
-    from serving.app import ServedVersion, build, choose
+    from serving.app import build
+    from serving.choosing import ServedVersion, choose
     from serving.running import running
 
     chosen = choose(ServedVersion(registry=registry, serve=serve, unverified=unverified))

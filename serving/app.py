@@ -3,7 +3,6 @@
 import os
 import secrets
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 from pydantic import JsonValue
 from ray import serve
 
-from registry.branch import Branch
 from registry.bundle import VersionRef
 from registry.errors import Refused
-from registry.params import RegistryParams
-from registry.versions import open_registry
 from serving import sizes
+from serving.choosing import ServedVersion, choose
 from serving.edge import digest_of_key
-from serving.graph import device_kind, graph_digest
+from serving.graph import device_kind
 from serving.ingress import Ingress
 from serving.params import ServeParams
 from serving.replica import Batching, Load, Replica, load_bundle
@@ -37,60 +34,10 @@ class ApiKeysError(Refused):
     """SERVE_API_KEYS is set and holds no key."""
 
 
-class NotVerified(Refused):
-    """The registry holds no passing report for this version served this way."""
-
-
-class NoChampion(Refused):
-    """Nothing has been promoted yet."""
-
-
-class ServedVersion(Branch):
-    """What `serve run` and `serve deploy` give to `champion`: the `args` of deploy/serve.yaml."""
-
-    version: str | None = None
-    """A registered version's number; null: the champion at the time of asking."""
-    registry: RegistryParams
-    serve: ServeParams
-    unverified: bool = False
-    """Serve it although no passing report says that it may; `/health` then says so too."""
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A version to serve, and whether a passing report covers it."""
-
-    version: VersionRef
-    verified: bool
-
-
 def champion(args: ServedVersion) -> Any:
     """The application of a verified version, for `serve run` and `serve deploy`. Raises what `choose` raises."""
     chosen = choose(args)
     return build(chosen.version, args.serve, nonce=secrets.token_hex(8), verified=chosen.verified)
-
-
-def choose(args: ServedVersion) -> Chosen:
-    """The version to serve, verified to be served this way.
-
-    Raises NoChampion, NotVerified, RegistryError, or BundleError when the registered bytes are not what they were.
-    """
-    registry = open_registry(ROOT, args.registry)
-    version = registry.version(args.version) if args.version else registry.champion()
-    if version is None and args.unverified and (known := registry.all()):
-        version = registry.ref(known[-1])
-    if version is None:
-        raise NoChampion(f"{args.registry.name} has no champion; make one: dvc repro (registry: {registry.home.shown})")
-    graph = graph_digest(args.serve)
-    report = registry.report(version.digest, graph)
-    verified = report is not None and report.passed
-    if not (verified or args.unverified):
-        raise NotVerified(
-            f"version {version.version} of {version.name} ({version.digest}) has no passing report for the graph that "
-            f"would serve it ({graph}): the serve params, the serving code or a library are not those that were "
-            "verified. Verify it: dvc repro. To serve it nevertheless: python -m pipeline serve --unverified"
-        )
-    return Chosen(version, verified)
 
 
 def build(

@@ -12,11 +12,11 @@ from fastapi.responses import JSONResponse
 from registry.bundle import VersionRef
 from registry.contract import Encoded, Encoder
 from serving.admission import Admission, check_content_type, deadline, read_body, seconds_allowed
+from serving.body import Texts, read_texts
 from serving.errors import ApiError, deadline_passed, failed, unavailable
 from serving.health import Monitor
 from serving.messages import Scored
 from serving.params import ServeParams
-from serving.schema import Texts, read_texts
 
 # Above this many characters, tokenising takes long enough (ms) that the event loop should stay free for others.
 LARGE = 4096

@@ -12,7 +12,8 @@ from ruamel.yaml import YAML
 
 from pipeline.params import read
 from registry.bundle import BundleError, VersionRef
-from serving.app import ApiKeysError, NoChampion, NotVerified, ServedVersion, build, champion, choose, model_options
+from serving.app import ApiKeysError, build, champion, model_options
+from serving.choosing import NoChampion, NotVerified, ServedVersion, choose
 from serving.params import AutoscalingParams, ServeParams
 from tests import registered
 from tests.champions import promoted

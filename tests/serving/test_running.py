@@ -33,6 +33,7 @@ def dawdles(folder: Path, digest: str, device: str, threads: int) -> Scorer:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_a_guest_deletes_its_own_app_and_nothing_else(deploy: Deploy, tiny_version: VersionRef) -> None:
     with deploy(tiny_version) as first:
         with deploy(tiny_version) as second:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from serving.body import MAX_DEPTH, read_texts
 from serving.errors import ApiError
 from serving.openapi import EXAMPLES
-from serving.schema import MAX_DEPTH, PredictRequest, read_texts
+from serving.schema import PredictRequest
 
 GOOD = [
     (b'{"text": "a place to start"}', ["a place to start"], False),
