@@ -1,4 +1,4 @@
-# make repro · make test · make serve · make ui · make check · make test-slow · make bench · make help
+# make repro · make test · make serve · make ui · make check · make test-slow · make bench-stages · make help
 # Each verb does all of its own set-up. Variables: PYTHON, TORCH_INDEX, PORT.
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ SHELL := bash
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro serve ui status test test-slow check format lock-check clean-venv
+.PHONY: help repro serve ui status test test-slow bench-stages check format lock-check
 
 help: ## what each verb does
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ test: $(READY) ## every test that is not slow, one whole path through all stages
 test-slow: $(READY) ## scenarios, kills and load
 	python -m pytest -m slow
 
+bench-stages: $(READY) ## seconds and peak memory of every stage (ALL=1: run all again)
+	python benchmarks/stages.py $(if $(ALL),--force)
+
 check: $(READY) ## format, lint, types, import law: seconds
 	ruff format --check .
 	ruff check .
@@ -54,5 +57,8 @@ format: $(READY) ## rewrite to the house format
 	ruff format .
 	ruff check --fix .
 
-lock-check: $(READY) ## whether requirements.lock can be installed from a plain PyPI
+lock-bench-stages: $(READY) ## seconds and peak memory of every stage (ALL=1: run all again)
+	python benchmarks/stages.py $(if $(ALL),--force)
+
+check: $(READY) ## whether requirements.lock can be installed from a plain PyPI
 	python -m pip --isolated install --dry-run --quiet --ignore-installed -r requirements.lock
