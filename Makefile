@@ -57,8 +57,5 @@ format: $(READY) ## rewrite to the house format
 	ruff format .
 	ruff check --fix .
 
-lock-bench-stages: $(READY) ## seconds and peak memory of every stage (ALL=1: run all again)
-	python benchmarks/stages.py $(if $(ALL),--force)
-
-check: $(READY) ## whether requirements.lock can be installed from a plain PyPI
+lock-check: $(READY) ## whether requirements.lock can be installed from a plain PyPI
 	python -m pip --isolated install --dry-run --quiet --ignore-installed -r requirements.lock
