@@ -4,9 +4,11 @@ import contextlib
 import logging
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -66,9 +68,13 @@ def _start(params: RayParams, temp_dir: Path) -> None:
     # Ray turns token authentication on by itself and keeps the token for the process;
     # one of our own means that nothing is read from or written to the home folder.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    # Ray 2.60 starts workers that have a runtime environment (Tune's and Train's do) through `bash -c`
+    # and does not quote the interpreter: in a folder with a space they would never come up.
+    python = shlex.quote(sys.executable)
     ray.init(
         address="local",
         num_cpus=params.num_cpus,
+        runtime_env={"py_executable": python} if python != sys.executable else None,
         include_dashboard=False,
         log_to_driver=bool(os.environ.get("RAY_LOGS")),
         logging_level=logging.ERROR,
