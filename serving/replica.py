@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -14,6 +13,7 @@ from ray import serve
 
 from registry.bundle import VersionRef
 from registry.contract import Encoded, Prediction
+from serving.cutting import cut
 from serving.messages import Alive, Scored
 
 if TYPE_CHECKING:
@@ -35,15 +35,6 @@ class Batching(TypedDict):
 
     calls_per_batch: int
     batch_wait_s: float
-
-
-@dataclass(slots=True)
-class Forward:
-    """A batch's way through the model."""
-
-    texts: int
-    ms: float
-    predictions: Sequence[Prediction | None]
 
 
 def load_bundle(folder: Path, digest: str, device: str, threads: int) -> "Scorer":
@@ -105,21 +96,28 @@ class Replica:
         self._free.clear()
         try:
             texts = [encoded for call in calls for encoded in call]
-            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._forward, texts)
+            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._batch, texts)
         finally:
             self._batch_began = None
             self._free.set()
-        scored = iter(Scored(answer, self._name, done.ms, done.texts) for answer in done.predictions)
+        scored = iter(done)
         return [list(islice(scored, len(call))) for call in calls]
 
-    def _forward(self, encoded: Sequence[Encoded]) -> Forward:
+    def _batch(self, encoded: Sequence[Encoded]) -> list[Scored]:
+        scored: dict[int, Scored] = {}
+        for places in cut([len(one.ids) for one in encoded]):
+            scored |= zip(places, self._forward([encoded[place] for place in places]), strict=True)
+        return [scored[place] for place in range(len(encoded))]
+
+    def _forward(self, encoded: Sequence[Encoded]) -> list[Scored]:
         began = time.perf_counter()
         try:
             answers: Sequence[Prediction | None] = self._scorer.score(encoded)
         except Exception:
             # One text must not fail its batch-mates: ask each alone.
             answers = [self._alone(one) for one in encoded]
-        return Forward(len(encoded), (time.perf_counter() - began) * 1000, answers)
+        ms = (time.perf_counter() - began) * 1000
+        return [Scored(answer, self._name, ms, len(encoded)) for answer in answers]
 
     def _alone(self, encoded: Encoded) -> Prediction | None:
         try:
