@@ -106,7 +106,7 @@ class TrainParams(Branch):
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    freeze_embeddings: bool = True
+    freeze_embeddings: bool = False
     """Leave the token embeddings as they are: a sixth less time a step, and no rare word drifts."""
     metric: Literal["macro_f1", "accuracy", "loss"] = "macro_f1"
     mode: Literal["max", "min"] = "max"
