@@ -19,6 +19,7 @@ from serving.graph import device_kind
 from serving.ingress import Ingress
 from serving.params import ServeParams
 from serving.replica import Batching, Load, Replica, load_bundle
+from serving.resources import room_beside
 
 ROOT = Path(__file__).resolve().parents[1]
 API_KEYS = "SERVE_API_KEYS"
@@ -37,7 +38,8 @@ class ApiKeysError(Refused):
 def champion(args: ServedVersion) -> Any:
     """The application of a verified version, for `serve run` and `serve deploy`. Raises what `choose` raises."""
     chosen = choose(args)
-    return build(chosen.version, args.serve, nonce=secrets.token_hex(8), verified=chosen.verified)
+    nonce, surge = secrets.token_hex(8), room_beside(args.serve)
+    return build(chosen.version, args.serve, nonce=nonce, verified=chosen.verified, surge=surge)
 
 
 def build(
@@ -47,10 +49,16 @@ def build(
     nonce: str = "",
     verified: bool,
     constructor_retries: int = CONSTRUCTOR_RETRIES,
+    surge: bool = False,
     load: Load = load_bundle,
 ) -> Any:
-    """The Serve application of one version. Never refuses a version; `load` stands in for the bundle in tests."""
-    model = serve.deployment(Replica, name="Model").options(**model_options(params, constructor_retries))
+    """The Serve application of one version. Never refuses a version.
+
+    `surge`: an update starts the new replicas before it stops the old; without room for both it would never end.
+    `load` stands in for the bundle in tests.
+    """
+    options = model_options(params, constructor_retries) | ({"max_surge_percent": 100.0} if surge else {})
+    model = serve.deployment(Replica, name="Model").options(**options)
     ingress = serve.deployment(serve.ingress()(Ingress), name="Ingress").options(
         num_replicas=params.ingress_replicas,
         # HTTP needs no CPU of its own in Ray's books: on two cores the model could not be placed otherwise.

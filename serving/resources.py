@@ -7,6 +7,7 @@ from typing import Any
 import ray
 
 from registry.errors import MachineFault
+from serving.params import ServeParams
 
 KINDS = ("CPU", "GPU")
 
@@ -34,6 +35,19 @@ def check(app: Any) -> str:
         if total[kind] > has.get(kind, 0) + 1e-9:
             raise TooSmall(f"{line}: {total[kind] - has.get(kind, 0):g} {kind} missing. {_remedy(kind)}")
     return line
+
+
+def room_beside(params: ServeParams) -> bool:
+    """Whether a second set of model replicas fits beside what runs, so that an update need not stop the old set first.
+
+    False where Ray is not up yet: then nothing runs that could be updated.
+    """
+    if not ray.is_initialized():
+        return False
+    replicas = params.autoscaling.min_replicas if params.autoscaling else params.num_replicas
+    free = ray.available_resources()
+    needs = {"CPU": params.num_cpus, "GPU": params.num_gpus}
+    return all(free.get(kind, 0) >= replicas * amount for kind, amount in needs.items())
 
 
 def _deployments(app: Any) -> Iterator[tuple[str, int, dict[str, float]]]:

@@ -13,6 +13,7 @@ from ray import serve
 from registry.bundle import VersionRef, read_manifest
 from serving.app import build
 from serving.params import AutoscalingParams, ServeParams
+from serving.resources import room_beside
 from tests.registered import variant
 from tests.serving.conftest import TINY, Deploy
 from tests.serving.fakes import slow
@@ -93,7 +94,8 @@ def test_s13_a_new_version_takes_over_without_a_failed_request(
     load_slowly = partial(slow, pause_s=0.3)
     with deploy(tiny_version, load_slowly) as url, load(url, clients=8, pause_s=0.1) as seen:
         time.sleep(2)
-        app = build(following, ServeParams(**TINY), verified=False, load=load_slowly)
+        params = ServeParams(**TINY)
+        app = build(following, params, verified=False, surge=room_beside(params), load=load_slowly)
         name = url.rsplit("/", 1)[1]
         serve.run_many([serve.RunTarget(app, name, f"/{name}")], wait_for_applications_running=False)
         assert within(60, lambda: "2" in seen.versions)

@@ -48,3 +48,23 @@ def test_what_is_missing_is_named_with_the_remedy(
 def test_autoscaling_needs_only_what_it_starts_with(tiny_version: VersionRef) -> None:
     scaling = AutoscalingParams(min_replicas=1, max_replicas=50)
     resources.check(build(tiny_version, ServeParams(autoscaling=scaling), verified=False))
+
+
+@pytest.mark.parametrize(
+    ("dials", "fits"),
+    [
+        ({}, True),
+        ({"num_replicas": 2}, False),
+        ({"num_replicas": 3, "num_cpus": 0.5}, True),
+        ({"num_gpus": 1.0}, False),
+        ({"autoscaling": AutoscalingParams(min_replicas=1, max_replicas=9)}, True),
+    ],
+)
+def test_an_update_starts_the_new_beside_the_old_only_where_both_fit(
+    monkeypatch: pytest.MonkeyPatch, dials: dict[str, Any], fits: bool
+) -> None:
+    monkeypatch.setattr(resources.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(resources.ray, "available_resources", lambda: {"CPU": 1.5})
+    assert resources.room_beside(ServeParams(**dials)) is fits
+    monkeypatch.setattr(resources.ray, "is_initialized", lambda: False)
+    assert not resources.room_beside(ServeParams(**dials))
