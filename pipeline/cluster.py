@@ -51,6 +51,9 @@ def cluster(params: RayParams) -> Iterator[None]:
                 _join(address)
             else:
                 _start(params, temp_dir)
+        except (KeyboardInterrupt, SystemExit):
+            ray.shutdown()
+            raise
         except Exception as error:
             ray.shutdown()
             where = f"the Ray cluster at {address}" if address else "a private local Ray"
