@@ -1,9 +1,11 @@
 """python -m pipeline status: the chain from data to champion in one screen, what is stale, and what mends it."""
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,10 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline status", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object, absent things null")
     arguments = parser.parse_args(argv)
-    registry = open_registry(paths.ROOT, load("registry", RegistryParams))
-    status = collect(registry)
+    # What the registry has to say on the way (that the project moved, that it waits) is not the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        registry = open_registry(paths.ROOT, load("registry", RegistryParams))
+        status = collect(registry)
     print(json.dumps(status, indent=2, ensure_ascii=False) if arguments.json else _screen(status, registry))
 
 
