@@ -29,6 +29,8 @@ TINY_PARAMS: dict[str, Any] = {
     "train": {"base": "base", "max_tokens": tiny.MAX_TOKENS, "epochs": 8, "lr": 3.0e-3, "batch_size": 16},
     "registry": {"name": "tiny"},
     "serve": {"num_cpus": 0.5},
+    # A tiny model's own time is nothing beside HTTP's, and other tests may be busy beside this one.
+    "gates": {"enough_texts_per_s": 5.0, "max_p95_ms": 5000.0},
 }
 
 
