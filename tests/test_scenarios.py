@@ -88,7 +88,7 @@ def test_a_diverging_rate_ends_at_train_and_says_so(project: Project) -> None:
 
 def test_a_rolled_back_version_is_not_promoted_again(project: Project) -> None:
     first = project.status()["champion"]
-    project.edit({"train": {"seed": 8}})
+    project.edit({"train": {"weight_decay": 0.011}})  # other bytes, as good a model
     project.dvc("repro")
     second = project.status()["champion"]
     assert second["digest"] != first["digest"]
@@ -169,6 +169,7 @@ def test_v09_without_git_and_below_another_project_it_still_runs(origin: Project
     project = origin.copy(tmp_path / "bare")
     shutil.rmtree(project.folder / ".git")
     project.dvc("config", "core.no_scm", "true")
-    project.edit({"train": {"seed": 9}})
-    project.dvc("repro")
-    assert project.status()["report"]["passed"]
+    project.dvc("repro", "--force")
+    status = project.status()
+    assert status["report"]["passed"]
+    assert status["chain"] == origin.status()["chain"]
