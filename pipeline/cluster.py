@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import psutil
 import ray
 from pydantic import Field
 
@@ -26,6 +27,7 @@ PACKAGES = ("pipeline", "registry", "serving", "training")
 # Ray's sockets lie 60 characters below its folder, and a Unix socket's path may have 107.
 LONGEST_TEMP_DIR = 40
 KNOCK_S = 5
+ENDED_S = 5
 
 
 class RayParams(Branch):
@@ -52,10 +54,10 @@ def cluster(params: RayParams) -> Iterator[None]:
             else:
                 _start(params, temp_dir)
         except (KeyboardInterrupt, SystemExit):
-            ray.shutdown()
+            _give_up(temp_dir)
             raise
         except Exception as error:
-            ray.shutdown()
+            _give_up(temp_dir)
             where = f"the Ray cluster at {address}" if address else "a private local Ray"
             raise MachineFault(f"{where} could not be reached: {error}") from error
         if threading.current_thread() is threading.main_thread():
@@ -91,6 +93,19 @@ def _join(address: str) -> None:
     modules = [str(ROOT / package) for package in PACKAGES]
     ray.init(address=address, runtime_env={"py_modules": modules}, log_to_driver=False, logging_level=logging.ERROR)
     print(f"joined the Ray cluster at {address}: {ray.cluster_resources()}", flush=True)
+
+
+def _give_up(temp_dir: Path) -> None:
+    """End a start that was cut short, the agents too, which else outlive their raylet by up to a minute."""
+    ray.shutdown()
+    ours = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            # Every process of a Ray names its session's folder, and this one is of this start alone.
+            if any(str(temp_dir) in word for word in process.cmdline()):
+                process.kill()
+                ours.append(process)
+    psutil.wait_procs(ours, timeout=ENDED_S)
 
 
 def _knock(address: str) -> None:
