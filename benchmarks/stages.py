@@ -7,6 +7,7 @@ import argparse
 import json
 import platform
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--force", action="store_true", help="run every stage even when nothing changed")
     arguments = parser.parse_args()
-    command = ["dvc", "repro", *(["--force"] if arguments.force else [])]
+    command = [sys.executable, "-m", "dvc", "repro", *(["--force"] if arguments.force else [])]
     started = time.monotonic()
     with subprocess.Popen(command, cwd=ROOT) as repro:
         stages = _watch(psutil.Process(repro.pid), repro)

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
+from pipeline import paths
 from registry.errors import MachineFault, Refused
 
 DONE, REFUSED, USAGE, MACHINE = 0, 1, 2, 3
@@ -23,6 +24,8 @@ QUIET = {
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+MADE = ("data", "artifacts")
+"""Folders whose files are stages' outs."""
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
@@ -42,6 +45,8 @@ def run(name: str, work: Callable[[], None]) -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             _leave(name, "the machine's fault, a retry can help", error, MACHINE)
+        if isinstance(error, FileNotFoundError) and any(str(paths.ROOT / folder) in str(error) for folder in MADE):
+            _leave(name, "refused", f"{error}; make what it needs: dvc repro {name}", REFUSED)
         traceback.print_exc()
         _leave(name, "failed", f"{type(error).__name__}: {error} (the trace is above)", REFUSED)
 

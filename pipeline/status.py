@@ -95,7 +95,7 @@ def _source() -> list[Tree]:
 
 def _stale() -> list[Tree]:
     """What DVC would run again, and why; also when DVC cannot say."""
-    command = ["dvc", "status", "--json"]
+    command = [sys.executable, "-m", "dvc", "status", "--json"]
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, env=os.environ, check=False)
     if done.returncode:
         return [{"stage": "all", "why": done.stderr.strip().splitlines()[-1:], "command": "dvc status"}]

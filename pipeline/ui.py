@@ -3,10 +3,10 @@
 import argparse
 import contextlib
 import os
-import signal
 import socket
-import subprocess
 import sys
+
+import psutil
 
 from pipeline import paths
 from pipeline.params import load
@@ -29,10 +29,15 @@ def main(argv: list[str]) -> None:
     print(f"MLflow on http://127.0.0.1:{port} (registry: {where.uri}); stop it with Ctrl-C", flush=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", where.uri, "--default-artifact-root", str(where.artifact_root)]
-    with subprocess.Popen(command, env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}) as server:
-        with contextlib.suppress(KeyboardInterrupt):
-            server.wait()
-        server.send_signal(signal.SIGTERM)
+    with psutil.Popen(command, env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}) as server:
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                server.wait()
+        finally:
+            # SIGTERM comes here as an exception; `mlflow ui` hands none on to the server that it starts.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in [*server.children(recursive=True), server]:
+                    process.terminate()
 
 
 def _free_port() -> int:

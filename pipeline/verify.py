@@ -22,7 +22,7 @@ from registry import bundle, report_html
 from registry.bundle import VersionRef
 from registry.contract import Contract
 from registry.errors import MachineFault, Refused
-from registry.evidence import Champion, Evidence
+from registry.evidence import Champion, Evidence, Measured
 from registry.files import read_json, write_json, write_text
 from registry.gate_params import GateParams
 from registry.gates import judge
@@ -33,7 +33,7 @@ from registry.versions import Registry, open_registry
 from serving.app import API_KEYS, build
 from serving.ending import Ending, free_port, last_words
 from serving.graph import device_kind, graph_digest
-from serving.measure import RUNTIME_NAME, Measured, Rows, bare_threads, in_flight, measure
+from serving.measure import RUNTIME_NAME, Rows, bare_threads, in_flight, measure
 from serving.params import ServeParams
 from serving.probe import Target
 from serving.running import running
@@ -75,7 +75,7 @@ def main() -> None:
     with _reference(candidate) as reference, _answers_of(candidate.baseline, rows) as theirs:
         measured, ending = _measure(candidate, gates, port, reference, rows, golden, theirs)
         champion = _against(candidate, rows, theirs)
-    seen = Evidence(offline=facts, champion=champion, shutdown=ending.seen(HOST, port), **vars(measured))
+    seen = Evidence(offline=facts, champion=champion, shutdown=ending.seen(HOST, port), **dict(measured))
     report = _report(candidate, gates, seen, time.monotonic() - began)
     write_text(paths.REPORT_HTML, report_html.render(report, seen))
     write_json(paths.REPORT, report.model_dump(mode="json"))

@@ -159,16 +159,21 @@ class Shutdown(Seen):
     port_free: bool
 
 
-class Evidence(Seen):
-    """Everything that was measured."""
+class Measured(Seen):
+    """What a running app showed; its end is measured where it ends."""
 
-    offline: Offline
-    champion: Champion | None
-    """None: no champion yet."""
     identity: Identity
     contract: tuple[Case, ...]
     parity: Parity
     batching: Batching
     latency: Latency
     throughput: Throughput
+
+
+class Evidence(Measured):
+    """Everything that was measured."""
+
+    offline: Offline
+    champion: Champion | None
+    """None: no champion yet."""
     shutdown: Shutdown

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from registry.contract import Prediction
-from registry.evidence import Batching, Case, Identity, Latency, Parity, Throughput, Way
+from registry.evidence import Batching, Identity, Latency, Measured, Parity, Throughput, Way
 from registry.reference import Reference
 from serving import probe
 from serving.graph import PRECISION, RUNTIME
@@ -37,18 +37,6 @@ class Rows:
         """Those that the app takes."""
         kept = probe.askable(target, self.texts)
         return Rows([self.texts[row] for row in kept], [self.expected[row] for row in kept])
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a running app showed; its end is measured where it ends."""
-
-    identity: Identity
-    contract: tuple[Case, ...]
-    parity: Parity
-    batching: Batching
-    latency: Latency
-    throughput: Throughput
 
 
 @dataclass(frozen=True)
@@ -88,12 +76,12 @@ def measure(
         "test rows under load": _way([a for repeat in repeats for a in repeat.load], test, bound),
     }
     return Measured(
-        who,
-        cases,
-        Parity(runtime=RUNTIME_NAME, ways=ways),
-        _batching(target, repeats),
-        _latency(repeats),
-        _pace(target, repeats),
+        identity=who,
+        contract=cases,
+        parity=Parity(runtime=RUNTIME_NAME, ways=ways),
+        batching=_batching(target, repeats),
+        latency=_latency(repeats),
+        throughput=_pace(target, repeats),
     )
 
 

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from pipeline import paths
 from registry.closure import PACKAGES, import_closure
+from training.params import TrainParams
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -118,6 +119,21 @@ def test_a_stage_depends_on_exactly_the_modules_it_imports(name: str) -> None:
     code = {dep for dep in stages()[name].get("deps", []) if dep.endswith(".py")}
     if name != "fetch":  # always runs and has no deps to go stale
         assert code == closure - EXEMPT
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_that_can_be_skipped_depends_on_the_branches_it_loads(name: str) -> None:
+    loaded = set(re.findall(r"""load\("(\w+)",""", (ROOT / "pipeline" / f"{name}.py").read_text(encoding="utf-8")))
+    stage = stages()[name]
+    # Which Ray and which registry does not change what comes out.
+    if not stage.get("always_changed"):
+        assert {key.split(".")[0] for key in stage.get("params", [])} == loaded - {"ray", "registry"}
+
+
+def test_tune_runs_anew_for_every_dial_of_train_that_a_trial_follows() -> None:
+    followed = {key.removeprefix("train.") for key in stages()["tune"]["params"] if key.startswith("train.")}
+    ignored = {"epochs", "patience", "metric", "mode", "checkpoint_every_steps"}
+    assert followed == set(TrainParams.model_fields) - ignored
 
 
 def test_paths_and_dvc_yaml_name_the_same_files() -> None:

@@ -95,7 +95,8 @@ def _try(config: Mapping[str, Any], job: Job, rows: Rows, val: Rows) -> None:
 
 def _learn(number: int, settings: Settings, job: Job, rows: Rows, val: Rows) -> None:
     """Train for one pass and tell Tune the score at every rung; there Tune ends the trial, or lets it go on."""
-    params = TrainParams.model_validate({**job.params.model_dump(), **settings, "epochs": 1, "seed": job.tune.seed})
+    fixed = {"epochs": 1, "seed": job.tune.seed, "metric": "macro_f1", "mode": "max", "patience": job.tune.rungs}
+    params = TrainParams.model_validate({**job.params.model_dump(), **settings, **fixed})
     net, _ = checkpoint.load(job.start)
     if torch.cuda.is_available() and params.use_gpu is not False:
         net.to("cuda")

@@ -53,7 +53,9 @@ def subset(total: int, tune: TuneParams) -> int:
 
 
 def candidates(params: TrainParams, tune: TuneParams, rows: int) -> list[Settings]:
-    """A seeded sample of the grid, without repeats; batches are cut to the rows there are.
+    """A seeded sample of the grid, without repeats, in the order listed; batches are cut to the rows there are.
+
+    The order counts: ASHA lets the first trial go on whatever it scores, and is harder on those that come later.
 
     Raises SearchFailed naming the settings that the train branch refuses.
     """
@@ -65,7 +67,8 @@ def candidates(params: TrainParams, tune: TuneParams, rows: int) -> list[Setting
             settings["batch_size"] = max(rows // params.num_workers, 1) * params.num_workers
         found.setdefault(tuple(settings.values()), settings)
     grid = list(found.values())
-    tried = [grid[place] for place in np.random.default_rng(tune.seed).permutation(len(grid))[: tune.trials]]
+    chosen = np.random.default_rng(tune.seed).permutation(len(grid))[: tune.trials]
+    tried = [grid[place] for place in sorted(chosen)]
     for settings in tried:
         try:
             TrainParams.model_validate({**params.model_dump(), **settings})

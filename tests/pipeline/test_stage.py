@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pipeline import stage
+from pipeline import paths, stage
 from registry.errors import MachineFault, Refused
 
 
@@ -28,6 +28,14 @@ def test_an_error_becomes_its_exit_code(error: Exception, code: int, capsys: pyt
         stage.run("prepare", work)
     assert left.value.code == code
     assert capsys.readouterr().err.splitlines()[-1].startswith("prepare: ")
+
+
+def test_a_missing_input_is_named_with_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        stage.run("tune", lambda: print((paths.SPLITS / "of nobody.parquet").read_bytes()))
+    said = capsys.readouterr().err
+    assert (left.value.code, "Traceback" in said) == (stage.REFUSED, False)
+    assert "of nobody.parquet" in said and said.strip().endswith("dvc repro tune")
 
 
 def test_a_terminated_command_runs_its_finally_blocks() -> None:

@@ -43,7 +43,9 @@ def test_candidates_are_a_seeded_sample_without_repeats() -> None:
     tried = trials.candidates(params, tune(trials=3), rows=100)
     assert len(tried) == 3 and len({tuple(each.items()) for each in tried}) == 3
     assert tried == trials.candidates(params, tune(trials=3), rows=100)
-    assert len(trials.candidates(params, tune(trials=99), rows=100)) == 4
+    whole = trials.candidates(params, tune(trials=99), rows=100)
+    assert len(whole) == 4 and whole[0] == {name: choices[0] for name, choices in tune().space.named().items()}
+    assert tried == [each for each in whole if each in tried]
     assert tried != trials.candidates(params, tune(trials=3, seed=8), rows=100)
 
 
