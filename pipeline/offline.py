@@ -10,13 +10,14 @@ from pydantic import ValidationError
 from pipeline import paths
 from registry.contract import Prediction
 from registry.errors import Refused
-from registry.evidence import Bin, Champion, ClassSeen, Offline, SliceSeen
+from registry.evidence import Bin, Champion, Changed, ClassSeen, Offline, SliceSeen
 from registry.files import read_json
 from training.keys import key_of, split_of
 from training.params import DataParams
 
 ROUNDING = 1e-6
 """How exactly `evaluate` writes its numbers down."""
+EXAMPLES, EXAMPLE_CHARACTERS = 12, 200
 
 
 class StaleOutputs(Refused):
@@ -29,6 +30,7 @@ class Answered:
 
     texts: list[str]
     truth: list[str]
+    slices: list[str | None]
     answers: list[Prediction]
 
 
@@ -42,7 +44,7 @@ def golden_texts() -> list[str]:
 
 def answered(labels: Sequence[str]) -> Answered:
     """The test split and predictions.parquet side by side. Raises StaleOutputs when they are not of one run."""
-    test = pq.read_table(paths.TEST, columns=["text", "label", "row"]).to_pydict()
+    test = pq.read_table(paths.TEST, columns=["text", "label", "slice", "row"]).to_pydict()
     answers = pq.read_table(paths.PREDICTIONS).to_pydict()
     columns = [answers.get(f"p_{index}", []) for index in range(len(labels))]
     if answers["row"] != test["row"] or any(len(column) != len(test["row"]) for column in columns):
@@ -50,7 +52,7 @@ def answered(labels: Sequence[str]) -> Answered:
     scores = [dict(zip(labels, row, strict=True)) for row in zip(*columns, strict=True)]
     given = zip(answers["predicted"], scores, strict=True)
     predictions = [Prediction(label, named[label], named, truncated=False) for label, named in given]
-    return Answered(test["text"], test["label"], predictions)
+    return Answered(test["text"], test["label"], test["slice"], predictions)
 
 
 def offline(labels: tuple[str, ...], runtime: str, rows: Answered) -> Offline:
@@ -105,9 +107,25 @@ def against(
         truth=tuple(both.index(rows.truth[row]) for row in kept),
         ours=tuple(both.index(rows.answers[row].label) for row in kept),
         theirs=tuple(both.index(its_answers[row]) for row in kept),
+        slices=tuple(rows.slices[row] for row in kept),
+        examples=tuple(_changed(rows, its_answers, kept)),
         left_out=len(rows.texts) - len(kept),
         training_known=trained_on is not None,
     )
+
+
+def _changed(rows: Answered, its_answers: Sequence[str], kept: Sequence[int]) -> list[Changed]:
+    found = [
+        Changed(
+            text=rows.texts[row][:EXAMPLE_CHARACTERS],
+            truth=rows.truth[row],
+            theirs=its_answers[row],
+            ours=rows.answers[row].label,
+        )
+        for row in kept
+        if its_answers[row] != rows.answers[row].label
+    ]
+    return sorted(found, key=lambda one: one.theirs != one.truth)[:EXAMPLES]
 
 
 def _trained_on(settings: Mapping[str, Any]) -> DataParams | None:

@@ -28,10 +28,19 @@ def load(branch: str, cls: type[Branch], file: Path = paths.PARAMS) -> Branch:
         raise ParamsError(
             f"{file} is not usable:\n  {branch}: is missing; copy the branch from the project's params.yaml"
         )
-    faults = validate(tree[branch], cls, branch)
-    if isinstance(faults, list):
-        raise ParamsError("\n".join([f"{file} is not usable:", *faults]))
-    return faults
+    return _usable(tree[branch], cls, branch, file)
+
+
+def load_file(cls: type[Branch], file: Path) -> Branch:
+    """A YAML file of its own as its frozen class. Raises ParamsError listing all its faults."""
+    return _usable(read(file), cls, file.stem, file)
+
+
+def _usable(tree: object, cls: type[Branch], path: str, file: Path) -> Branch:
+    found = validate(tree, cls, path)
+    if isinstance(found, list):
+        raise ParamsError("\n".join([f"{file} is not usable:", *found]))
+    return found
 
 
 def read(file: Path = paths.PARAMS) -> dict[str, Any]:
@@ -39,11 +48,11 @@ def read(file: Path = paths.PARAMS) -> dict[str, Any]:
     try:
         tree = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ParamsError(f"{file} does not exist; restore it: git checkout params.yaml") from error
+        raise ParamsError(f"{file} does not exist; restore it: git checkout -- '{file}'") from error
     except (YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"{file} is not YAML: {error}") from error
     if not isinstance(tree, dict):
-        raise ParamsError(f"{file} must be a mapping of branches, not {type(tree).__name__}")
+        raise ParamsError(f"{file} must be a mapping, not {type(tree).__name__}")
     return tree
 
 

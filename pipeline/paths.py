@@ -5,6 +5,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 PARAMS = ROOT / "params.yaml"
+BEHAVIOUR = ROOT / "data/behaviour.yaml"
+"""Behaviour cases, the user's own; no stage makes them."""
 WORK = ROOT / ".work"
 """Unfinished work, one folder a stage and input; never an out."""
 

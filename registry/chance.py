@@ -20,7 +20,7 @@ SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % interval and the value measured inside it."""
+    """An interval, of 95 % unless said otherwise, and the value measured inside it."""
 
     low: float
     value: float
@@ -32,7 +32,9 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-def macro_f1_difference(truth_B: Ints, ours_B: Ints, theirs_B: Ints, resamples: int = 2000) -> Interval:
+def macro_f1_difference(
+    truth_B: Ints, ours_B: Ints, theirs_B: Ints, resamples: int = 2000, coverage: float = 0.95
+) -> Interval:
     """Macro-F1 of ours minus theirs on the same rows, with its paired bootstrap interval (Efron, 1979).
 
     Rows with the same truth and answers are alike, so a resample is one multinomial draw over the distinct triples.
@@ -40,7 +42,7 @@ def macro_f1_difference(truth_B: Ints, ours_B: Ints, theirs_B: Ints, resamples: 
     triples_U3, counts_U = np.unique(np.stack([truth_B, ours_B, theirs_B], axis=1), axis=0, return_counts=True)
     drawn_SU = np.random.default_rng(SEED).multinomial(len(truth_B), counts_U / counts_U.sum(), size=resamples)
     difference_S = _difference(triples_U3, drawn_SU)
-    low, high = np.quantile(difference_S, [0.025, 0.975])
+    low, high = np.quantile(difference_S, [(1 - coverage) / 2, (1 + coverage) / 2])
     return Interval(float(low), float(_difference(triples_U3, counts_U[None])[0]), float(high))
 
 

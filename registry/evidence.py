@@ -52,6 +52,15 @@ class Offline(Seen):
     """The top score of every test row."""
 
 
+class Changed(Seen):
+    """A test row that the champion and the candidate answer differently."""
+
+    text: str
+    truth: str
+    theirs: str
+    ours: str
+
+
 class Champion(Seen):
     """The baseline champion and the candidate on the same test rows; class numbers index `labels`."""
 
@@ -62,10 +71,43 @@ class Champion(Seen):
     truth: tuple[int, ...]
     ours: tuple[int, ...]
     theirs: tuple[int, ...]
+    slices: tuple[str | None, ...]
+    """The slice of each row compared."""
+    examples: tuple[Changed, ...]
+    """Rows whose answer changes, those that become wrong first; texts are cut."""
     left_out: int
     """Test rows that the champion was trained on, or whose label it does not know."""
     training_known: bool
     """Whether it is known which rows the champion was trained on."""
+
+
+class Misbehaviour(Seen):
+    """A behaviour case that came out wrong."""
+
+    text: str
+    wanted: str
+    said: str
+
+
+class BehaviourKind(Seen):
+    """The cases of one kind."""
+
+    cases: int
+    failing: tuple[Misbehaviour, ...]
+
+    @property
+    def pass_rate(self) -> float:
+        """Share of the cases that came out right; 1 when there is none."""
+        return 1 - len(self.failing) / self.cases if self.cases else 1.0
+
+
+class Behaviour(Seen):
+    """What the running app makes of the behaviour cases."""
+
+    about: tuple[str, ...]
+    """The labels that the cases are about."""
+    kinds: dict[str, BehaviourKind]
+    """Empty: the model has other labels, so nothing was asked."""
 
 
 class Identity(Seen):
@@ -139,6 +181,12 @@ class Throughput(Seen):
     """Threads of the clean process: those of all replicas together."""
     served: tuple[float, ...]
     raw: tuple[float, ...]
+    forward_ms: tuple[float, ...]
+    """The raw forward of one full batch, encoding and decoding included, on average."""
+    forward_flops: tuple[float, ...]
+    """Operations of such a forward, counted from the model's own shapes."""
+    matmul_flops_per_s: tuple[float, ...]
+    """What a fixed matmul makes of the same threads, before and after that forward."""
     statuses: dict[str, int]
     """HTTP status or kind of error -> answers."""
 
@@ -164,16 +212,26 @@ class Measured(Seen):
 
     identity: Identity
     contract: tuple[Case, ...]
+    behaviour: Behaviour
     parity: Parity
     batching: Batching
     latency: Latency
     throughput: Throughput
 
 
-class Evidence(Measured):
-    """Everything that was measured."""
+class AboutService(Measured):
+    """All that the service gates look at."""
+
+    shutdown: Shutdown
+
+
+class AboutModel(Seen):
+    """All that the model gates look at."""
 
     offline: Offline
     champion: Champion | None
     """None: no champion yet."""
-    shutdown: Shutdown
+
+
+class Evidence(AboutModel, AboutService):
+    """Everything that was measured."""

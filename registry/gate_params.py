@@ -18,6 +18,14 @@ class Floors(Branch):
     macro_f1: Share
 
 
+class BehaviourRates(Branch):
+    """The share of data/behaviour.yaml's cases of each kind that must come out right."""
+
+    minimum: Share = 0.9
+    invariance: Share = 0.9
+    direction: Share = 0.9
+
+
 class GateParams(Branch):
     """The limits that a version must keep to be promoted."""
 
@@ -32,6 +40,7 @@ class GateParams(Branch):
     min_support: Annotated[int, Field(ge=1)] = 30
     """Test rows that a slice or a class needs before its floor is judged."""
     max_calibration_error: Share
+    min_behaviour: BehaviourRates = BehaviourRates()
     max_batch_bound: Share
     """fp32: how far a score may move with its batch-mates."""
     min_mean_batch: Annotated[float, Field(ge=1)] = 1.5
@@ -42,6 +51,10 @@ class GateParams(Branch):
     """Texts/s over HTTP under load, as a share of the raw forward in the same run."""
     enough_texts_per_s: Annotated[float, Field(ge=0)] = 50.0
     """Texts/s over HTTP that are enough whatever the raw forward does: HTTP itself bounds a small model."""
+    min_share_of_matmul: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Operations/s of the raw forward, as a share of those of a plain matmul on the same threads."""
+    forward_overhead_ms: Annotated[float, Field(ge=0)] = 10.0
+    """Of a forward, for all that is no arithmetic; it is most of what a very small model takes."""
     max_shutdown_s: Seconds = 30.0
     """From the order to stop under load to the app's end."""
     deploy_timeout_s: Seconds

@@ -2,28 +2,34 @@
 
 from collections.abc import Callable
 
-from registry import model_gates, service_gates
-from registry.evidence import Evidence
+from registry import model_gates, pace_gates, service_gates
+from registry.champion_gate import champion
+from registry.evidence import AboutModel, AboutService, Evidence
 from registry.gate_params import GateParams
 from registry.report import Verdict
 
-Gate = Callable[[Evidence, GateParams], Verdict]
+MODEL_GATES: dict[str, Callable[[AboutModel, GateParams], Verdict]] = {
+    "quality": model_gates.quality,
+    "champion": champion,
+    "slices": model_gates.slices,
+    "calibration": model_gates.calibration,
+}
+"""On what `evaluate` wrote down and what the champion answers: no app needed."""
 
-GATES: tuple[Gate, ...] = (
-    model_gates.quality,
-    model_gates.champion,
-    model_gates.slices,
-    model_gates.calibration,
-    service_gates.identity,
-    service_gates.contract,
-    service_gates.parity,
-    service_gates.batching,
-    service_gates.latency,
-    service_gates.throughput,
-    service_gates.shutdown,
-)
+SERVICE_GATES: dict[str, Callable[[AboutService, GateParams], Verdict]] = {
+    "behaviour": service_gates.behaviour,
+    "identity": service_gates.identity,
+    "contract": service_gates.contract,
+    "parity": service_gates.parity,
+    "batching": pace_gates.batching,
+    "latency": pace_gates.latency,
+    "throughput": pace_gates.throughput,
+    "shutdown": pace_gates.shutdown,
+}
+"""On what the running app shows."""
 
 
 def judge(seen: Evidence, limits: GateParams) -> tuple[Verdict, ...]:
     """Every gate's verdict; none looks at another's."""
-    return tuple(gate(seen, limits) for gate in GATES)
+    about_model = [gate(seen, limits) for gate in MODEL_GATES.values()]
+    return (*about_model, *(gate(seen, limits) for gate in SERVICE_GATES.values()))

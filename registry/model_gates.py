@@ -1,21 +1,20 @@
-"""Gates on the model: it is good, at least as good as the champion, good everywhere, and honest about its doubts."""
+"""Gates on the model by itself: it is good, good everywhere, and honest about its doubts."""
 
 import math
 
 import numpy as np
 from pydantic import JsonValue
 
-from registry.chance import Interval, accuracy_by_guessing, calibration_error_by_chance, macro_f1_difference
-from registry.evidence import Champion, Evidence, Offline
+from registry.chance import accuracy_by_guessing, calibration_error_by_chance
+from registry.evidence import AboutModel, Offline
 from registry.gate_params import Floors, GateParams
-from registry.report import Outcome, Verdict
+from registry.report import Outcome, Verdict, again
 
-AGAIN = "python -m pipeline.verify"
 MOST_NAMED = 5
 LOOK = "look at train.lr, train.epochs and data_report.json"
 
 
-def quality(seen: Evidence, limits: GateParams) -> Verdict:
+def quality(seen: AboutModel, limits: GateParams) -> Verdict:
     """Better than the majority class and than guessing, above the floors, and with the champion's labels."""
     model = seen.offline
     floors = limits.corpus_floors.get(model.source) or Floors(
@@ -42,7 +41,7 @@ def quality(seen: Evidence, limits: GateParams) -> Verdict:
                 *faults,
             ]
         ),
-        reproduce=AGAIN,
+        reproduce=again("quality"),
     )
 
 
@@ -60,7 +59,7 @@ def _quality_faults(model: Offline, guessing: float, floors: Floors) -> list[str
     return faults
 
 
-def _label_faults(seen: Evidence, limits: GateParams) -> list[str]:
+def _label_faults(seen: AboutModel, limits: GateParams) -> list[str]:
     if seen.champion is None or limits.allow_new_labels or seen.champion.its_labels == seen.offline.labels:
         return []
     ours, theirs = set(seen.offline.labels), set(seen.champion.its_labels)
@@ -78,60 +77,7 @@ def _few(labels: set[str]) -> str:
     return (", ".join(map(repr, named[:MOST_NAMED])) or "none") + more
 
 
-def champion(seen: Evidence, limits: GateParams) -> Verdict:
-    """Not worse than the baseline champion on the same test rows, by a paired bootstrap interval."""
-    rival, found = seen.champion, _difference(seen.champion)
-    outcome: Outcome = "pass"
-    measured: JsonValue = None
-    why = "no champion yet: this would be the first promotion"
-    if rival is not None and found is None:
-        outcome, why = "not_enough_rows", f"no test row (0) is left to compare on; {_left_out(rival)}"
-    if rival is not None and found is not None:
-        outcome, why = _no_worse(rival, found, limits.max_drop)
-        measured = {"difference": found.value, "low": found.low, "high": found.high, "rows": len(rival.truth)}
-    return Verdict(
-        gate="champion",
-        question="Is it at least as good as the champion?",
-        outcome=outcome,
-        measured=measured,
-        limit={"low": -limits.max_drop, "champion": rival.digest if rival else None},
-        why=why,
-        reproduce=AGAIN,
-    )
-
-
-def _difference(rival: Champion | None) -> Interval | None:
-    if rival is None or not rival.truth:
-        return None
-    truth_B, ours_B, theirs_B = (np.array(a, dtype=np.int64) for a in (rival.truth, rival.ours, rival.theirs))
-    return macro_f1_difference(truth_B, ours_B, theirs_B)
-
-
-def _no_worse(rival: Champion, found: Interval, max_drop: float) -> tuple[Outcome, str]:
-    """The lower end must not fall below -max_drop.
-
-    On few rows that is doubt, not a verdict, unless even the upper end is below: then it is surely worse.
-    """
-    rows = len(rival.truth)
-    why = (
-        f"macro-F1 {found.value:+.4f} against {rival.digest[:19]} on {rows:,} rows, "
-        f"95 % interval {found.low:+.4f} to {found.high:+.4f}; {_left_out(rival)}"
-    )
-    if found.low >= -max_drop:
-        return "pass", why
-    if found.half_width > max_drop and found.high >= -max_drop:
-        needed = math.ceil(rows * (found.half_width / max(max_drop, 1e-4)) ** 2)
-        return "not_enough_rows", f"{why}; to tell a drop of {max_drop} from chance takes about {needed:,} test rows"
-    return "fail", f"{why}; the champion stays: improve the model, or accept a larger drop (gates.max_drop)"
-
-
-def _left_out(rival: Champion) -> str:
-    if not rival.training_known:
-        return f"{rival.left_out:,} rows left out; which rows the champion was trained on is not recorded"
-    return f"{rival.left_out:,} rows left out that it was trained on or whose label one of the two does not know"
-
-
-def slices(seen: Evidence, limits: GateParams) -> Verdict:
+def slices(seen: AboutModel, limits: GateParams) -> Verdict:
     """The worst slice and the worst class keep their floors, where there are rows enough to judge."""
     model, least = seen.offline, limits.min_support
     by_slice = {n: s.accuracy for n, s in model.slices.items() if s.support >= least}
@@ -149,7 +95,7 @@ def slices(seen: Evidence, limits: GateParams) -> Verdict:
         measured={"slice_accuracy": dict(by_slice), "class_f1": dict(by_class)},
         limit={"slice_accuracy": limits.min_slice_accuracy, "class_f1": limits.min_class_f1},
         why="; ".join(notes + faults),
-        reproduce=AGAIN,
+        reproduce=again("slices"),
     )
 
 
@@ -165,7 +111,7 @@ def _below(kind: str, values: dict[str, float], floor: float) -> list[str]:
     return [f"below the floor of {floor}: {kind} {name!r}, which needs more or better rows" for name in names]
 
 
-def calibration(seen: Evidence, limits: GateParams) -> Verdict:
+def calibration(seen: AboutModel, limits: GateParams) -> Verdict:
     """The scores mean what they say; what perfect scores could show on as few rows is no fault."""
     model, limit = seen.offline, limits.max_calibration_error
     by_chance = calibration_error_by_chance(np.array(model.top_scores))
@@ -185,5 +131,5 @@ def calibration(seen: Evidence, limits: GateParams) -> Verdict:
         measured={"calibration_error": model.calibration_error, "by_chance": by_chance, "rows": model.rows},
         limit=limit,
         why=why,
-        reproduce=AGAIN,
+        reproduce=again("calibration"),
     )

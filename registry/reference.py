@@ -12,11 +12,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from registry.bundle import BundleError, VersionRef
+from registry.bundle import MODEL, BundleError, VersionRef
 from registry.contract import Prediction
 from registry.errors import MachineFault
 
@@ -24,10 +25,21 @@ ROOT = Path(__file__).resolve().parents[1]
 LOAD_TIMEOUT_S = 90.0
 ANSWER_TIMEOUT_S = 300.0
 LABELS_BATCH = 32
+MATMUL_S = 0.25
 
 
 class ReferenceFault(MachineFault):
     """The clean process could not be started, or ended early."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Encode, forward, decode, beside the yardstick of the same seconds."""
+
+    texts_per_s: float
+    forward_ms: float
+    forward_flops: float
+    matmul_flops_per_s: float
 
 
 class Reference:
@@ -37,6 +49,7 @@ class Reference:
         """Starts loading and returns at once; the first question waits for it."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - __exit__ closes it
         self._ready = False
+        self._model = str(version.folder / MODEL)
         command = [
             sys.executable,
             "-m",
@@ -81,9 +94,10 @@ class Reference:
         """Milliseconds that each takes, one by one: encode, forward, decode."""
         return [float(ms) for ms in self._ask("alone_ms", texts=list(texts))]
 
-    def pace(self, texts: Sequence[str], batch_size: int, at_least_s: float) -> float:
-        """Texts/s, `batch_size` in a forward: encode, forward, decode."""
-        return float(self._ask("pace", texts=list(texts), batch_size=batch_size, at_least_s=at_least_s))
+    def pace(self, texts: Sequence[str], batch_size: int, at_least_s: float) -> Pace:
+        """How fast it is with `batch_size` texts in a forward."""
+        given = {"texts": list(texts), "batch_size": batch_size, "at_least_s": at_least_s}
+        return Pace(**self._ask("pace", model=self._model, **given))
 
     def _ask(self, question: str, **given: Any) -> Any:
         self.wait_until_loaded()
@@ -160,15 +174,24 @@ def _alone_ms(loaded: Any, texts: list[str]) -> list[float]:
     return taken
 
 
-def _pace(loaded: Any, texts: list[str], batch_size: int, at_least_s: float) -> float:
-    began, done = time.perf_counter(), 0
-    while True:
-        batch = [texts[(done + index) % len(texts)] for index in range(batch_size)]
-        loaded(batch)
-        done += batch_size
-        taken = time.perf_counter() - began
-        if taken >= at_least_s:
-            return done / taken
+def _pace(loaded: Any, model: str, texts: list[str], batch_size: int, at_least_s: float) -> dict[str, float]:
+    from registry import yardstick
+
+    before = yardstick.matmul_flops_per_s(loaded.device, MATMUL_S)
+    longest: list[int] = []
+    began = time.perf_counter()
+    while (taken := time.perf_counter() - began) < at_least_s:
+        first = len(longest) * batch_size
+        encoded = loaded.encode([texts[(first + index) % len(texts)] for index in range(batch_size)])
+        loaded.score(encoded)
+        longest.append(max(len(text.ids) for text in encoded))
+    after = yardstick.matmul_flops_per_s(loaded.device, MATMUL_S)
+    return {
+        "texts_per_s": len(longest) * batch_size / taken,
+        "forward_ms": taken / len(longest) * 1000,
+        "forward_flops": sum(yardstick.flops(Path(model), batch_size, n) for n in longest) / len(longest),
+        "matmul_flops_per_s": (before + after) / 2,
+    }
 
 
 QUESTIONS: dict[str, Callable[..., Any]] = {"labels": _labels, "alone": _alone, "alone_ms": _alone_ms, "pace": _pace}

@@ -10,6 +10,11 @@ from registry.files import dump_json
 Outcome = Literal["pass", "fail", "not_enough_rows"]
 
 
+def again(gate: str) -> str:
+    """The command that measures one gate again and writes nothing."""
+    return f"python -m pipeline.verify --only {gate}"
+
+
 class Verdict(BaseModel, frozen=True, extra="forbid"):
     """What one gate says, readable without the code."""
 

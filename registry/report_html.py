@@ -8,19 +8,20 @@ from statistics import median
 from pydantic import JsonValue
 
 from registry import report_plots
-from registry.evidence import Evidence
+from registry.champion_gate import churn, slice_differences
+from registry.evidence import Champion, Evidence
 from registry.report import Report, Verdict
 from registry.report_style import STYLE
 
 WORDS = {"pass": "pass", "fail": "fail", "not_enough_rows": "not enough rows"}
 
 
-def render(report: Report, seen: Evidence) -> str:
-    """The page. `seen`: the evidence that was judged, row by row."""
+def render(report: Report, seen: Evidence, min_support: int) -> str:
+    """The page. `seen`: the evidence that was judged, row by row; slices below `min_support` rows are left out."""
     outcome = "pass" if report.passed else "fail"
     title = f"{report.name} version {seen.identity.version}: {'passed' if report.passed else 'failed'}"
-    body = [_top(report, seen, outcome), _chain(report), _gates(report.verdicts), _model(seen), _service(seen)]
-    body += [_contract(seen), _numbers(report)]
+    body = [_top(report, seen, outcome), _chain(report), _gates(report.verdicts), _model(seen)]
+    body += [_beside_champion(seen.champion, min_support), _service(seen), _contract(seen), _numbers(report)]
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
         '<meta name=viewport content="width=device-width, initial-scale=1">'
@@ -67,10 +68,10 @@ def _gates(verdicts: Sequence[Verdict]) -> str:
         f"<td>{escape(v.why)}<br><span class=soft>limit: <code>{escape(_plain(v.limit))}</code></span></td></tr>"
         for v in verdicts
     )
-    again = " \u00b7 ".join(sorted({f"<code>{escape(v.reproduce)}</code>" for v in verdicts}))
+    example = f"<code>{escape(verdicts[-1].reproduce)}</code>" if verdicts else ""
     return (
-        f"<h2>Gates</h2><table><tbody>{rows}</tbody></table><p class=soft>Measure again: {again}. "
-        "Not enough rows is doubt, not a fault: it is shown and does not block.</p>"
+        f"<h2>Gates</h2><table><tbody>{rows}</tbody></table><p class=soft>Measure one again: {example}; of another "
+        "version: <code>--version 3</code>. Not enough rows is doubt, not a fault: it is shown and does not block.</p>"
     )
 
 
@@ -101,6 +102,39 @@ def _model(seen: Evidence) -> str:
     return f"<h2>The model</h2><div class=cards>{''.join(cards)}</div>"
 
 
+def _beside_champion(rival: Champion | None, min_support: int) -> str:
+    if rival is None or not rival.truth:
+        return ""
+    moved = churn(rival)
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{rival.slices.count(name):,}</td><td>{one.value:+.4f}</td>"
+        f"<td>{one.low:+.4f} to {one.high:+.4f}</td></tr>"
+        for name, one in slice_differences(rival, min_support).items()
+    )
+    slices = _table(("slice", "rows", "macro-F1 against the champion", "interval, all slices at once"), rows)
+    examples = "".join(
+        f'<tr class="{"pass" if one.ours == one.truth else "fail"}"><td>{escape(one.text)}</td>'
+        f"<td>{escape(one.truth)}</td><td>{escape(one.theirs)}</td><td>{escape(one.ours)}</td></tr>"
+        for one in rival.examples
+    )
+    return (
+        f"<h2>Beside the champion</h2><p>{len(rival.truth):,} test rows: {moved.changed:,} answers change, "
+        f"{moved.mended:,} to right, {moved.broken:,} to wrong.</p>"
+        + (slices if rows else "")
+        + (
+            f"<details><summary>{len(rival.examples)} of the answers that change</summary>"
+            f"{_table(('text', 'truth', 'champion', 'this version'), examples)}</details>"
+            if examples
+            else ""
+        )
+    )
+
+
+def _table(columns: Sequence[str], rows: str) -> str:
+    head = "".join(f"<th scope=col>{name}</th>" for name in columns)
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+
+
 def _service(seen: Evidence) -> str:
     lag, pace, end = seen.latency, seen.throughput, seen.shutdown
     times = {
@@ -128,11 +162,7 @@ def _service(seen: Evidence) -> str:
         )
     )
     columns = ("round", "p50 ms", "p95 ms", "p99 ms", "bare p50 ms", "texts/s", "bare texts/s", "share")
-    head = "".join(f"<th scope=col>{name}</th>" for name in columns)
-    return (
-        f"<h2>The service</h2><div class=cards>{''.join(cards)}</div>"
-        f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{repeats}</tbody></table></div>"
-    )
+    return f"<h2>The service</h2><div class=cards>{''.join(cards)}</div>{_table(columns, repeats)}"
 
 
 def _card(title: str, content: str) -> str:
@@ -149,13 +179,18 @@ def _contract(seen: Evidence) -> str:
         f"<tr><td>{escape(name)}</td><td>{way.answers:,}</td><td>{way.labels_differ:,}</td><td>{way.worst:.1e}</td></tr>"
         for name, way in seen.parity.ways.items()
     )
+    failing = "".join(
+        f"<tr class=fail><td>{escape(name)}</td><td>{escape(one.text)}</td><td>{escape(one.wanted)}</td>"
+        f"<td>{escape(one.said)}</td></tr>"
+        for name, kind in seen.behaviour.kinds.items()
+        for one in kind.failing
+    )
+    behaviour = _table(("behaviour", "text", "should be", "is"), failing) if failing else ""
+    asked = _table(("asked", "answers", "labels that differ", "largest difference of a score"), ways)
+    table = _table(("request", "expected", "got", ""), rows)
     return (
-        "<h2>Answers</h2><table><thead><tr><th scope=col>asked</th><th scope=col>answers</th>"
-        "<th scope=col>labels that differ</th><th scope=col>largest difference of a score</th></tr></thead>"
-        f"<tbody>{ways}</tbody></table>"
-        f"<details><summary>{len(seen.contract)} good and bad requests</summary><table><thead><tr>"
-        "<th scope=col>request</th><th scope=col>expected</th><th scope=col>got</th><th scope=col></th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></details>"
+        f"<h2>Answers</h2>{asked}{behaviour}"
+        f"<details><summary>{len(seen.contract)} good and bad requests</summary>{table}</details>"
     )
 
 

@@ -1,19 +1,11 @@
-"""Gates on the running graph: it is the one under test, answers right, batches, keeps pace, and stops."""
+"""Gates on what the running graph answers: it is the one under test, and it answers as promised and as the bytes do."""
 
-from statistics import median
-
-from pydantic import JsonValue
-
-from registry.evidence import Evidence, Identity
+from registry.evidence import AboutService, Identity
 from registry.gate_params import GateParams
-from registry.report import Verdict
-
-AGAIN = "python -m pipeline.verify"
-PEAK_SHARE = 0.5
-"""The largest batch must reach this share of max_batch_size."""
+from registry.report import Verdict, again
 
 
-def identity(seen: Evidence, _limits: GateParams) -> Verdict:
+def identity(seen: AboutService, _limits: GateParams) -> Verdict:
     """The bytes, the graph and the deployment that answer are those that were asked for."""
     who = seen.identity
     faults = _identity_faults(who)
@@ -35,7 +27,7 @@ def identity(seen: Evidence, _limits: GateParams) -> Verdict:
         },
         why="; ".join(faults)
         or f"{len(who.loaded)} replica(s) and /health name version {who.version}, {who.digest[:19]}, this deployment",
-        reproduce=AGAIN,
+        reproduce=again("identity"),
     )
 
 
@@ -64,7 +56,29 @@ def _identity_faults(who: Identity) -> list[str]:
     return faults
 
 
-def contract(seen: Evidence, _limits: GateParams) -> Verdict:
+def behaviour(seen: AboutService, limits: GateParams) -> Verdict:
+    """The running app gets plain sentences right, and is moved by what should move it and by nothing else."""
+    found, rates = seen.behaviour, limits.min_behaviour.model_dump()
+    faults = [
+        f"{name}: {len(kind.failing)} of {kind.cases} cases fail, {rates[name]:.0%} must come out right; "
+        f"the first: {kind.failing[0].text!r} should be {kind.failing[0].wanted}, is {kind.failing[0].said}"
+        for name, kind in found.kinds.items()
+        if kind.pass_rate < rates[name]
+    ]
+    held = ", ".join(f"{name} {kind.pass_rate:.0%} of {kind.cases}" for name, kind in found.kinds.items())
+    off = f"not asked: data/behaviour.yaml is about the labels {', '.join(found.about)}; write cases of your own"
+    return Verdict(
+        gate="behaviour",
+        question="Does it do what any such model must do?",
+        outcome="fail" if faults else "pass",
+        measured={name: kind.pass_rate for name, kind in found.kinds.items()},
+        limit=dict(rates),
+        why="; ".join(faults) or held or off,
+        reproduce=again("behaviour"),
+    )
+
+
+def contract(seen: AboutService, _limits: GateParams) -> Verdict:
     """Every request of the table gets the status and the body that docs/HTTP.md promises."""
     wrong = [case for case in seen.contract if not case.ok]
     listed = "; ".join(f"{case.name}: expected {case.expected}, got {case.got}" for case in wrong)
@@ -75,11 +89,11 @@ def contract(seen: Evidence, _limits: GateParams) -> Verdict:
         measured={"right": len(seen.contract) - len(wrong), "wrong": [case.name for case in wrong]},
         limit={"right": len(seen.contract)},
         why=listed or f"all {len(seen.contract)} requests were answered as promised",
-        reproduce=AGAIN,
+        reproduce=again("contract"),
     )
 
 
-def parity(seen: Evidence, limits: GateParams) -> Verdict:
+def parity(seen: AboutService, limits: GateParams) -> Verdict:
     """The app answers what the registry's bytes answer in a clean process, whatever the batch-mates."""
     found, bound = seen.parity, limits.max_batch_bound
     faults = [
@@ -97,117 +111,5 @@ def parity(seen: Evidence, limits: GateParams) -> Verdict:
         why="; ".join(faults)
         or f"{found.runtime}: scores differ by at most {worst:.1e} in {sum(w.answers for w in found.ways.values()):,} "
         f"answers and {len(found.ways)} ways of asking, every label agrees",
-        reproduce=AGAIN,
-    )
-
-
-def batching(seen: Evidence, limits: GateParams) -> Verdict:
-    """Requests that wait together share forwards, and no forward is larger than allowed."""
-    found = seen.batching
-    sizes = found.texts_by_size
-    largest = max(sizes, default=0)
-    # Each text reports the size of its forward, so a forward of n texts is reported n times: it counts 1/n each time.
-    forwards = sum(texts / size for size, texts in sizes.items())
-    mean = sum(sizes.values()) / forwards if forwards else 0.0
-    peak = found.max_batch_size * PEAK_SHARE
-    faults = []
-    if largest > found.max_batch_size:
-        faults.append(f"a forward of {largest} texts is above serve.max_batch_size {found.max_batch_size}")
-    if found.max_batch_size > 1 and (mean <= limits.min_mean_batch or largest < peak):
-        faults.append(
-            f"requests hardly share forwards (wanted: mean above {limits.min_mean_batch}, largest at least {peak:g}): "
-            "raise serve.batch_wait_s"
-        )
-    off = "batching is off (serve.max_batch_size: 1); " if found.max_batch_size == 1 else ""
-    return Verdict(
-        gate="batching",
-        question="Do concurrent requests share forwards?",
-        outcome="fail" if faults else "pass",
-        measured={"mean": mean, "largest": largest, "texts": sum(sizes.values()), "in_flight": found.in_flight},
-        limit={"mean_above": limits.min_mean_batch, "largest_at_least": peak, "largest_at_most": found.max_batch_size},
-        why=off
-        + "; ".join(
-            [f"{mean:.2f} texts a forward on average, {largest} at most, {found.in_flight} in flight", *faults]
-        ),
-        reproduce=AGAIN,
-    )
-
-
-def latency(seen: Evidence, limits: GateParams) -> Verdict:
-    """One client waits no longer than the budget; the median of the repeats is judged."""
-    found = seen.latency
-    p50, p95, p99, raw = map(median, (found.p50_ms, found.p95_ms, found.p99_ms, found.raw_p50_ms))
-    over = p95 > limits.max_p95_ms
-    spread = f"p95 from {min(found.p95_ms):.0f} to {max(found.p95_ms):.0f} ms in {len(found.p95_ms)} repeats"
-    return Verdict(
-        gate="latency",
-        question="How long does one client wait?",
-        outcome="fail" if over else "pass",
-        measured={"p50_ms": p50, "p95_ms": p95, "p99_ms": p99, "raw_p50_ms": raw, "p95_ms_repeats": list(found.p95_ms)},
-        limit=limits.max_p95_ms,
-        why=f"p50 {p50:.0f}, p95 {p95:.0f}, p99 {p99:.0f} ms for one text at a time, {raw:.0f} ms of it the bare "
-        f"model; {spread}"
-        + ("; use a smaller base model or more CPUs a replica, or raise gates.max_p95_ms" if over else ""),
-        reproduce=AGAIN,
-    )
-
-
-def throughput(seen: Evidence, limits: GateParams) -> Verdict:
-    """Under load the graph keeps a fair share of the raw forward's pace, and every text is answered."""
-    found = seen.throughput
-    served, raw = median(found.served), median(found.raw)
-    share = median(s / r for s, r in zip(found.served, found.raw, strict=True))
-    wanted = min(limits.min_share_of_raw * raw, limits.enough_texts_per_s)
-    failed = {status: count for status, count in found.statuses.items() if status != "200"}
-    faults = [f"not every text was answered: {failed}"] if failed else []
-    if share < limits.min_share_of_raw and served < limits.enough_texts_per_s:
-        faults.append(f"that is below {wanted:.0f} texts/s: look at serve.max_batch_size and serve.batch_wait_s")
-    repeats: JsonValue = {"served": list(found.served), "raw": list(found.raw)}
-    return Verdict(
-        gate="throughput",
-        question="Does it keep pace with the bare model under load?",
-        outcome="fail" if faults else "pass",
-        measured={"texts_per_s": served, "raw_texts_per_s": raw, "share_of_raw": share, "repeats": repeats},
-        limit={"share_of_raw": limits.min_share_of_raw, "or_texts_per_s": limits.enough_texts_per_s},
-        why="; ".join(
-            [
-                f"{served:.0f} texts/s with {found.in_flight} in flight, {share:.0%} of the {raw:.0f} texts/s of the "
-                f"bare model on {found.threads} thread(s) (medians of {len(found.served)} repeats)",
-                *faults,
-            ]
-        ),
-        reproduce=AGAIN,
-    )
-
-
-def shutdown(seen: Evidence, limits: GateParams) -> Verdict:
-    """Told to stop under load, it answers what it had begun, and leaves no process and no port behind."""
-    found = seen.shutdown
-    faults = [f"{sum(found.lost.values())} requests in flight were lost: {found.lost}"] if found.lost else []
-    if found.orphans:
-        faults.append(f"processes are left: {', '.join(found.orphans)}")
-    if not found.port_free:
-        faults.append("its port is still taken")
-    if found.seconds > limits.max_shutdown_s:
-        faults.append(f"it took longer than gates.max_shutdown_s {limits.max_shutdown_s:g}")
-    return Verdict(
-        gate="shutdown",
-        question="Does it stop cleanly under load?",
-        outcome="fail" if faults else "pass",
-        measured={
-            "in_flight": found.in_flight,
-            "finished": found.finished,
-            "refused": found.refused,
-            "lost": dict(found.lost),
-            "seconds": found.seconds,
-        },
-        limit={"lost": 0, "orphans": 0, "seconds": limits.max_shutdown_s},
-        why="; ".join(
-            [
-                f"{found.finished} of {found.in_flight} requests in flight were answered, {found.refused} refused, "
-                f"down after {found.seconds:.1f} s",
-                *faults,
-            ]
-        ),
-        reproduce=AGAIN,
+        reproduce=again("parity"),
     )

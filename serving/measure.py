@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from registry import behaviour
 from registry.contract import Prediction
-from registry.evidence import Batching, Identity, Latency, Measured, Parity, Throughput, Way
-from registry.reference import Reference
+from registry.evidence import Batching, Behaviour, Identity, Latency, Measured, Parity, Throughput, Way
+from registry.reference import Pace, Reference
 from serving import probe
 from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load
@@ -46,7 +47,7 @@ class Repeat:
     alone: list[Answer]
     raw_ms: list[float]
     load: list[Answer]
-    raw_per_s: float
+    raw: Pace
 
     @property
     def served_per_s(self) -> float:
@@ -56,7 +57,13 @@ class Repeat:
 
 
 def measure(
-    target: Target, reference: Reference, golden_texts: Sequence[str], test: Rows, bound: float, say: Say
+    target: Target,
+    reference: Reference,
+    golden_texts: Sequence[str],
+    test: Rows,
+    cases: behaviour.Cases,
+    bound: float,
+    say: Say,
 ) -> Measured:
     """Everything but the shutdown. `bound`: how far a score may move with its batch-mates.
 
@@ -65,7 +72,9 @@ def measure(
     say(f"asking {len(golden_texts)} golden rows of the registered bundle in a clean process")
     golden = Rows(golden_texts, reference.alone(golden_texts)).askable(target)
     say("asking the app who it is, and the table of good and bad requests")
-    who, cases = probe.identity(target), probe.contract(target)
+    who, requests = probe.identity(target), probe.contract(target)
+    say("asking the behaviour cases")
+    behaves = _behaviour(target, cases)
     say("asking the golden rows through the handle, in lists, shuffled, between odd neighbours")
     ways = probe.in_company(target, golden.texts, golden.expected, bound)
     test = test.askable(target)
@@ -77,12 +86,25 @@ def measure(
     }
     return Measured(
         identity=who,
-        contract=cases,
+        contract=requests,
+        behaviour=behaves,
         parity=Parity(runtime=RUNTIME_NAME, ways=ways),
         batching=_batching(target, repeats),
         latency=_latency(repeats),
         throughput=_pace(target, repeats),
     )
+
+
+def _behaviour(target: Target, cases: behaviour.Cases) -> Behaviour:
+    if not cases.are_about(target.contract.labels):
+        return behaviour.not_asked(cases)
+    texts, nothing = cases.texts(), dict.fromkeys(target.contract.labels, 0.0)
+    answers = {
+        # A refusal is an answer too, and never the wanted one.
+        texts[a.text]: Prediction(a.label or f"status {a.status}", 0.0, dict(a.scores or nothing), truncated=False)
+        for a in probe.alone(target, texts, range(len(texts)))
+    }
+    return behaviour.seen(cases, answers)
 
 
 def _repeat(
@@ -153,6 +175,9 @@ def _pace(target: Target, repeats: Sequence[Repeat]) -> Throughput:
         in_flight=in_flight(target.params),
         threads=bare_threads(target.params),
         served=tuple(repeat.served_per_s for repeat in repeats),
-        raw=tuple(repeat.raw_per_s for repeat in repeats),
+        raw=tuple(repeat.raw.texts_per_s for repeat in repeats),
+        forward_ms=tuple(repeat.raw.forward_ms for repeat in repeats),
+        forward_flops=tuple(repeat.raw.forward_flops for repeat in repeats),
+        matmul_flops_per_s=tuple(repeat.raw.matmul_flops_per_s for repeat in repeats),
         statuses=dict(Counter(a.status for repeat in repeats for a in repeat.load)),
     )

@@ -56,6 +56,8 @@ class Project:
         project = cls(folder)
         project.write_rows(tiny.rows(rows))
         tiny.base_model(folder / "base")
+        # JSON is YAML.
+        (folder / "data/behaviour.yaml").write_text(json.dumps(tiny.BEHAVIOUR), encoding="utf-8")
         project.edit(TINY_PARAMS)
         project.git("init", "-q", "-b", "main")
         project.commit("start")

@@ -19,6 +19,17 @@ WORDS = {
 }
 FILLER = ["the", "a", "very", "film", "was", "and", "it", "is", "my", "day", "to", "place", "start", "too", "tepid"]
 SLICES = ("tweets", "movies")
+BEHAVIOUR = {
+    "labels": list(LABELS),
+    "minimum": [{"text": f"it was {' '.join(words[:2])}", "label": label} for label, words in WORDS.items()],
+    "invariance": [
+        {"text": f"the film is {words[0]} {words[1]}", "same": [f"The FILM is {words[0]} {words[1]}"]}
+        for words in WORDS.values()
+    ],
+    "direction": [
+        {"text": "my day", "then": f"my day {words[2]} {words[3]}", "toward": label} for label, words in WORDS.items()
+    ],
+}
 MAX_TOKENS = 32
 
 

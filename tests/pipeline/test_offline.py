@@ -19,7 +19,8 @@ def rows_of_seed_7() -> Answered:
     data = DataParams(source="-", text_column="-", label_column="-", seed=7)
     rows = [row for row in tiny.rows(900) if split_of(key_of(row["text"], 7), data) == "test"]
     answers = [Prediction(row["label"], 1.0, {row["label"]: 1.0}, truncated=False) for row in rows]
-    return Answered([row["text"] for row in rows], [row["label"] for row in rows], answers)
+    slices: list[str | None] = [row["slice"] for row in rows]
+    return Answered([row["text"] for row in rows], [row["label"] for row in rows], slices, answers)
 
 
 def compared(settings: dict[str, Any], its_labels: tuple[str, ...] = LABELS) -> Any:
@@ -34,6 +35,20 @@ def test_a_champion_of_the_same_split_is_compared_on_every_row() -> None:
     assert len(found.truth) == len(rows_of_seed_7().texts)
     assert found.ours == found.truth
     assert set(found.theirs) == {0}
+
+
+def test_the_first_examples_of_changed_answers_are_those_that_become_wrong() -> None:
+    rows = rows_of_seed_7()
+    its_answers = [answer.label for answer in rows.answers]
+    wrong = LABELS[1] if its_answers[0] == LABELS[0] else LABELS[0]
+    rows.answers[0] = Prediction(wrong, 1.0, {wrong: 1.0}, truncated=False)
+    its_answers[1] = LABELS[1] if its_answers[1] == LABELS[0] else LABELS[0]
+    found = against("sha256:c", LABELS, its_answers, SEVEN, LABELS, rows)
+    assert [(one.text, one.theirs == one.truth, one.ours == one.truth) for one in found.examples] == [
+        (rows.texts[0], True, False),
+        (rows.texts[1], False, True),
+    ]
+    assert found.slices == tuple(rows.slices)
 
 
 def test_a_champion_of_another_seed_is_compared_on_what_was_test_for_both() -> None:

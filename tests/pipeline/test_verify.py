@@ -38,9 +38,9 @@ def project(registered: Project, tmp_path: Path) -> Project:
     return copy
 
 
-def verify(project: Project, **env: str) -> "subprocess.CompletedProcess[str]":
+def verify(project: Project, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
     """`python -m pipeline.verify`."""
-    command = [sys.executable, "-m", "pipeline.verify"]
+    command = [sys.executable, "-m", "pipeline.verify", *arguments]
     return subprocess.run(
         command, cwd=project.folder, env=project.env() | env, capture_output=True, text=True, timeout=300, check=False
     )
@@ -49,6 +49,12 @@ def verify(project: Project, **env: str) -> "subprocess.CompletedProcess[str]":
 def report(project: Project) -> Report:
     """The report that verify wrote."""
     return Report.model_validate(project.read(REPORT))
+
+
+def verdicts(done: "subprocess.CompletedProcess[str]") -> dict[str, str]:
+    """Gate -> outcome, as said."""
+    said = [line.split()[1:3] for line in done.stdout.splitlines() if line.startswith("verify: ")]
+    return {gate: outcome for outcome, gate in said if outcome in {"pass", "fail", "not_enough_rows"}}
 
 
 def left_over(project: Project) -> list[str]:
@@ -72,7 +78,9 @@ def test_a_good_version_passes_every_gate_and_leaves_nothing_but_the_report(regi
     assert done.returncode == 0, done.stdout + done.stderr
     found = report(registered)
     assert found.passed, [v.why for v in found.failures]
-    assert [v.gate for v in found.verdicts][:5] == ["quality", "champion", "slices", "calibration", "identity"]
+    assert [v.gate for v in found.verdicts][:6] == [
+        *("quality", "champion", "slices", "calibration", "behaviour", "identity")
+    ]
     version = registered.read("artifacts/version.json")
     assert (found.digest, found.graph_digest) == (version["digest"], version["graph_digest"])
     assert found.digest == found.loaded_digest == found.answered_digest
@@ -87,6 +95,41 @@ def test_a_good_version_passes_every_gate_and_leaves_nothing_but_the_report(regi
     assert found.digest in page and "may be promoted" in page
     assert "verify: passed" in done.stdout.splitlines()[-1]
     assert left_over(registered) == []
+
+
+def test_a_gate_on_the_model_is_measured_again_without_serving_and_writes_nothing(project: Project) -> None:
+    done = verify(project, "--only", "slices", "quality")
+    assert done.returncode == 0, done.stderr
+    assert verdicts(done) == {"quality": "pass", "slices": "pass"}
+    assert "starting Ray" not in done.stdout
+    assert (project.folder / REPORT).read_text() == OLD
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--only", "looks"], 2, "looks"),
+        (["--version", "1"], 2, "--only"),
+        (["--only", "quality", "--version", "1"], 1, "leave --version out"),
+        (["--only", "parity", "--version", "12"], 1, "no version 12"),
+    ],
+)
+def test_what_cannot_be_measured_again_is_refused_with_the_remedy(
+    project: Project, arguments: list[str], code: int, words: str
+) -> None:
+    done = verify(project, *arguments)
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+@pytest.mark.slow
+def test_a_gate_on_the_service_is_measured_again_for_any_version(project: Project) -> None:
+    before = sorted(path for path in (project.folder / ".dvc/mlflow").rglob("*") if path.is_file())
+    done = verify(project, "--only", "parity", "identity", "--version", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdicts(done) == {"identity": "pass", "parity": "pass"}
+    assert (project.folder / REPORT).read_text() == OLD
+    assert sorted(path for path in (project.folder / ".dvc/mlflow").rglob("*") if path.is_file()) == before
+    assert left_over(project) == []
 
 
 def test_changed_bytes_in_the_registry_are_refused_by_name_with_the_remedy(project: Project) -> None:
@@ -124,6 +167,15 @@ def test_what_does_not_fit_together_is_refused_before_anything_starts(
     assert (project.folder / REPORT).read_text() == OLD
 
 
+def test_a_behaviour_case_with_an_unknown_label_is_refused_before_anything_starts(project: Project) -> None:
+    cases = {"labels": list(tiny.LABELS), "minimum": [{"text": "it was good", "label": "excellent"}]}
+    (project.folder / "data/behaviour.yaml").write_text(json.dumps(cases), encoding="utf-8")
+    done = verify(project)
+    assert (done.returncode, "'excellent'" in done.stderr) == (1, True), done.stderr
+    assert "starting Ray" not in done.stdout
+    assert (project.folder / REPORT).read_text() == OLD
+
+
 def test_metrics_of_another_run_are_refused(project: Project) -> None:
     metrics = project.read("artifacts/metrics.json")
     metrics["runtimes"]["torch-fp32"]["accuracy"] -= 0.1
@@ -144,6 +196,8 @@ def test_an_untrained_model_fails_with_exit_0_and_a_report_that_says_why(project
     assert "quality" in [v.gate for v in found.failures]
     assert {"identity", "contract", "parity"} <= {v.gate for v in found.verdicts if v.outcome == "pass"}
     assert "champion stays" in (project.folder / "artifacts/verify/report.html").read_text()
+    again = verify(project, "--only", "quality")
+    assert (again.returncode, "quality" in again.stderr.splitlines()[-1]) == (1, True), again.stderr
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ import pytest
 from registry import chance
 from registry.evidence import (
     Batching,
+    Behaviour,
+    BehaviourKind,
     Bin,
     Case,
     Champion,
@@ -15,6 +17,7 @@ from registry.evidence import (
     Evidence,
     Identity,
     Latency,
+    Misbehaviour,
     Offline,
     Parity,
     Shutdown,
@@ -23,7 +26,7 @@ from registry.evidence import (
     Way,
 )
 from registry.gate_params import Floors, GateParams
-from registry.gates import GATES, judge
+from registry.gates import MODEL_GATES, SERVICE_GATES, judge
 from registry.report import Verdict
 from training.metrics import CALIBRATION_BINS, calibration_error, confusion, macro_f1
 
@@ -71,13 +74,25 @@ GOOD = Evidence(
         health={"version": "3", "digest": DIGEST, "graph_digest": GRAPH, "deployment": "n"},
         header_version="3",
     ),
+    behaviour=Behaviour(about=("bad", "good"), kinds={"minimum": BehaviourKind(cases=10, failing=())}),
     contract=(Case(name="one text", expected="200", got="200", ok=True),),
     parity=Parity(runtime="torch-fp32", ways={"alone": Way(answers=20, labels_differ=0, worst=1e-6)}),
     batching=Batching(max_batch_size=8, in_flight=16, texts_by_size={8: 80, 4: 8}),
     latency=Latency(requests=20, p50_ms=(40, 41), p95_ms=(60, 70), p99_ms=(80, 81), raw_p50_ms=(12, 13)),
-    throughput=Throughput(in_flight=16, threads=1, served=(80.0, 82.0), raw=(150.0, 160.0), statuses={"200": 300}),
+    throughput=Throughput(
+        in_flight=16,
+        threads=1,
+        served=(80.0, 82.0),
+        raw=(150.0, 160.0),
+        forward_ms=(200.0, 210.0),
+        forward_flops=(18e9, 18e9),
+        matmul_flops_per_s=(120e9, 118e9),
+        statuses={"200": 300},
+    ),
     shutdown=Shutdown(in_flight=16, finished=16, refused=0, lost={}, seconds=3.0, orphans=(), port_free=True),
 )
+
+WRONG = Misbehaviour(text="Fine.", wanted="good", said="bad")
 
 
 def verdict(gate: str, seen: Evidence = GOOD, limits: GateParams = LIMITS) -> Verdict:
@@ -99,6 +114,8 @@ def against(ours: np.ndarray, theirs: np.ndarray, truth: np.ndarray, **changes: 
         truth=tuple(truth.tolist()),
         ours=tuple(ours.tolist()),
         theirs=tuple(theirs.tolist()),
+        slices=(None,) * len(truth),
+        examples=(),
         left_out=0,
         training_known=True,
     )
@@ -114,7 +131,7 @@ def answers(rows: int, right: float, seed: int) -> tuple[np.ndarray, np.ndarray]
 
 def test_good_evidence_passes_every_gate_in_the_order_of_the_report() -> None:
     verdicts = judge(GOOD, LIMITS)
-    assert [v.gate for v in verdicts] == [gate.__name__ for gate in GATES]
+    assert [v.gate for v in verdicts] == [*MODEL_GATES, *SERVICE_GATES]
     assert {v.outcome for v in verdicts} == {"pass"}
     assert all(v.why and v.question.endswith("?") and v.reproduce.startswith("python -m ") for v in verdicts)
 
@@ -154,6 +171,12 @@ BROKEN = {
     "a forward above the limit": ("batching", with_("batching", texts_by_size={9: 90}), "above"),
     "a slow answer": ("latency", with_("latency", p95_ms=(600, 700)), "max_p95_ms"),
     "slow under load": ("throughput", with_("throughput", served=(20.0, 20.0)), "below"),
+    "plain sentences wrong": (
+        "behaviour",
+        with_("behaviour", kinds={"minimum": BehaviourKind(cases=10, failing=(WRONG, WRONG))}),
+        "'Fine.' should be good, is bad",
+    ),
+    "slow by itself": ("throughput", with_("throughput", forward_ms=(400.0, 410.0)), "the bare model itself"),
     "errors under load": ("throughput", with_("throughput", statuses={"200": 299, "500": 1}), "500"),
     "a lost request": ("shutdown", with_("shutdown", lost={"ReadError": 1}), "lost"),
     "a process left": ("shutdown", with_("shutdown", orphans=("raylet 77",)), "raylet 77"),
@@ -186,6 +209,18 @@ def test_the_mean_batch_counts_forwards_not_texts() -> None:
     measured = verdict("batching", with_("batching", texts_by_size={8: 8, 1: 2})).measured
     assert isinstance(measured, dict)
     assert measured["mean"] == pytest.approx(10 / 3)
+
+
+def test_one_wrong_case_in_ten_is_forgiven_and_a_model_of_other_labels_is_not_asked() -> None:
+    one = with_("behaviour", kinds={"minimum": BehaviourKind(cases=10, failing=(WRONG,))})
+    assert (verdict("behaviour", one).outcome, verdict("behaviour", one).why) == ("pass", "minimum 90% of 10")
+    other = verdict("behaviour", with_("behaviour", about=("ham", "spam"), kinds={}))
+    assert other.outcome == "pass" and "about the labels ham, spam" in other.why
+
+
+def test_a_tiny_model_whose_forward_is_no_arithmetic_is_not_called_slow() -> None:
+    tiny = with_("throughput", forward_ms=(9.0, 9.5), forward_flops=(1e6, 1e6))
+    assert verdict("throughput", tiny).outcome == "pass"
 
 
 def test_a_small_model_that_http_slows_down_passes_on_its_pace() -> None:
@@ -236,6 +271,28 @@ def test_a_worse_candidate_fails_against_the_champion() -> None:
 def test_a_surely_worse_candidate_fails_even_on_thirty_rows() -> None:
     truth, ours = answers(30, 0.3, seed=1)
     assert verdict("champion", against(ours, truth, truth)).outcome == "fail"
+
+
+def test_a_slice_that_is_surely_worse_fails_though_the_whole_is_not() -> None:
+    truth, ours = answers(4000, 0.8, seed=1)
+    theirs = ours.copy()
+    theirs[:100] = truth[:100]
+    slices = ("tweets",) * 100 + ("news",) * 3900
+    assert verdict("champion", against(ours, theirs, truth)).outcome == "pass"
+    found = verdict("champion", against(ours, theirs, truth, slices=slices))
+    assert found.outcome == "fail" and "'tweets'" in found.why and "'news'" not in found.why
+    thin = verdict("champion", against(ours, theirs, truth, slices=("few",) * 20 + (None,) * 3980))
+    assert thin.outcome == "pass"
+
+
+def test_users_are_told_how_many_answers_change_and_which_way() -> None:
+    truth = np.array([0, 0, 1, 1] * 1000)
+    theirs, ours = truth.copy(), truth.copy()
+    theirs[:3], ours[10:12] = 1 - truth[:3], 1 - truth[10:12]
+    found = verdict("champion", against(ours, theirs, truth))
+    assert "5 answers change, 3 to right and 2 to wrong" in found.why
+    assert isinstance(found.measured, dict)
+    assert found.measured["churn"] == {"changed": 5, "mended": 3, "broken": 2}
 
 
 def test_no_row_left_to_compare_on_neither_blocks_nor_blesses() -> None:

@@ -19,7 +19,10 @@ def test_the_clean_process_answers_as_this_one(tiny_version: VersionRef) -> None
     with Reference(tiny_version, "cpu", threads=1) as reference:
         answers = reference.alone(texts)
         assert reference.labels(texts) == [one.label for one in here(texts)]
-        assert reference.pace(texts, batch_size=4, at_least_s=0.05) > 1
+        pace = reference.pace(texts, batch_size=4, at_least_s=0.05)
+        assert pace.texts_per_s > 1 and pace.matmul_flops_per_s > 1e8
+        assert pace.texts_per_s == pytest.approx(4 / (pace.forward_ms / 1000))
+        assert pace.forward_flops > 1e4
         assert len(reference.alone_ms(texts)) == 4
     for text, answer in zip(texts, answers, strict=True):
         expected = here([text])[0]

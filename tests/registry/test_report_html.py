@@ -3,10 +3,10 @@
 from html.parser import HTMLParser
 
 from registry import report_html
-from registry.evidence import Evidence
+from registry.evidence import Changed, Evidence
 from registry.gates import judge
 from registry.report import Report
-from tests.registry.test_gates import BROKEN, DIGEST, GOOD, GRAPH, LIMITS, with_
+from tests.registry.test_gates import BROKEN, DIGEST, GOOD, GRAPH, LIMITS, against, answers, with_
 
 VOID = {"meta", "br"}
 EVIL = '<script>alert("x")</script>'
@@ -51,7 +51,7 @@ def page_of(seen: Evidence) -> str:
         verdicts=judge(seen, LIMITS),
         evidence={"machine": {"cpus": 2}, "batching": {"texts": 3}},
     )
-    return report_html.render(report, seen)
+    return report_html.render(report, seen, min_support=30)
 
 
 def test_the_page_is_whole_and_needs_no_network() -> None:
@@ -90,6 +90,16 @@ def test_labels_and_slices_are_shown_as_they_are_and_never_run() -> None:
     read = Reader(page_of(seen))
     assert "script" not in read.tags
     assert read.text.count(EVIL) >= 3
+
+
+def test_what_changes_for_users_is_shown_with_examples_that_never_run() -> None:
+    truth, ours = answers(400, 0.8, seed=1)
+    examples = (Changed(text=EVIL, truth="good", theirs="good", ours="bad"),)
+    seen = against(ours, truth, truth, slices=(EVIL,) * 300 + (None,) * 100, examples=examples)
+    read = Reader(page_of(seen))
+    assert "script" not in read.tags
+    assert "Beside the champion" in read.text and "answers change, 0 to right" in read.text
+    assert read.text.count(EVIL) >= 2 and "1 of the answers that change" in read.text
 
 
 def test_many_labels_show_the_commonest_mistakes_instead_of_a_huge_matrix() -> None:

@@ -15,7 +15,8 @@ from serving.replica import load_bundle
 Forward = Callable[[Sequence[Encoded]], FloatArray]
 
 
-def _instead(scorer: Scorer, forward: Callable[[Forward, Sequence[Encoded]], FloatArray]) -> Scorer:
+def instead(scorer: Scorer, forward: Callable[[Forward, Sequence[Encoded]], FloatArray]) -> Scorer:
+    """The scorer with another forward for all but the canaries."""
     real, canaries = scorer.forward, {canary.token_ids for canary in scorer.contract.canaries}
 
     def chosen(encoded: Sequence[Encoded]) -> FloatArray:
@@ -44,12 +45,12 @@ def tell_batch(folder: Path, digest: str, device: str, threads: int, pause_s: fl
         time.sleep(pause_s)
         return _telling(len(encoded), len(encoded))
 
-    return _instead(load_bundle(folder, digest, device, threads), forward)
+    return instead(load_bundle(folder, digest, device, threads), forward)
 
 
 def tell_threads(folder: Path, digest: str, device: str, threads: int) -> Scorer:
     """Answers with the threads that torch has where the forward runs."""
-    return _instead(
+    return instead(
         load_bundle(folder, digest, device, threads),
         lambda _, encoded: _telling(torch.get_num_threads(), len(encoded)),
     )
@@ -62,7 +63,7 @@ def slow(folder: Path, digest: str, device: str, threads: int, pause_s: float) -
         time.sleep(pause_s)
         return real(encoded)
 
-    return _instead(load_bundle(folder, digest, device, threads), forward)
+    return instead(load_bundle(folder, digest, device, threads), forward)
 
 
 def poisoned(folder: Path, digest: str, device: str, threads: int, poison: tuple[int, ...]) -> Scorer:
@@ -73,7 +74,7 @@ def poisoned(folder: Path, digest: str, device: str, threads: int, poison: tuple
             raise IndexError("index out of range in self")
         return real(encoded)
 
-    return _instead(load_bundle(folder, digest, device, threads), forward)
+    return instead(load_bundle(folder, digest, device, threads), forward)
 
 
 def breaks(folder: Path, digest: str, device: str, threads: int, flag: Path, how: str) -> Scorer:

@@ -1,0 +1,127 @@
+"""Ways to break a good candidate where it runs: in a replica's scorer, in the ingress, in what was deployed.
+
+Canaries are answered as ever, or a replica would be replaced before any gate could look: these are the faults that
+get past them.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from registry.bundle import MODEL, VersionRef
+from registry.contract import Encoded, Encoder, FloatArray
+from registry.scorer import Scorer, TorchForward
+from serving.ingress import Ingress
+from serving.replica import load_bundle
+from tests.serving.fakes import Forward, instead
+
+Change = Callable[[Forward, Sequence[Encoded]], FloatArray]
+
+
+def labels_swapped(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """The first class for the last and the other way round."""
+    return real(encoded)[:, ::-1]
+
+
+def shifted_by_one(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """Each text of a batch gets its neighbour's answer."""
+    return np.roll(real(encoded), 1, axis=0)
+
+
+def wrong_shape(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """As many rows as texts, one class too few."""
+    return real(encoded)[:, :-1]
+
+
+def another_temperature(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """Scores that are surer than the contract's temperature makes them."""
+    return real(encoded) * np.float32(1.5)
+
+
+def mask_forgotten(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """Padding counts as text, so an answer depends on its batch-mates."""
+    longest = max(len(one.ids) for one in encoded)
+    return real([Encoded(one.ids + (0,) * (longest - len(one.ids)), one.truncated) for one in encoded])
+
+
+def half_precision(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """fp32 was promised; these are rounded as bfloat16 would round them."""
+    bits = real(encoded).astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(np.float32)
+
+
+def slow(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """A second on top of every forward."""
+    time.sleep(1.0)
+    return real(encoded)
+
+
+def changed(folder: Path, digest: str, device: str, threads: int, change: Change) -> Scorer:
+    """The real scorer with another forward for all but the canaries."""
+    return instead(load_bundle(folder, digest, device, threads), change)
+
+
+def dropout_left_on(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+    """A model in training mode."""
+    training = TorchForward(folder / MODEL, device)
+    training._model.train()
+    return instead(load_bundle(folder, digest, device, threads), lambda _, encoded: training(encoded))
+
+
+def stale_weights(folder: Path, digest: str, device: str, threads: int, other: Path) -> Scorer:
+    """Another bundle's weights under this one's digest."""
+    stale = TorchForward(other / MODEL, device)
+    return instead(load_bundle(folder, digest, device, threads), lambda _, encoded: stale(encoded))
+
+
+def forged_digest(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+    """The right model, which says that it is another."""
+    scorer = load_bundle(folder, digest, device, threads)
+    scorer.digest = "sha256:" + "0" * 64
+    return scorer
+
+
+def in_forward(change: Change) -> Callable[[Path, str, str, int], Scorer]:
+    """`changed` as a loader."""
+    return partial(changed, change=change)
+
+
+class CutsLeft(Ingress):
+    """Long texts lose their beginning, not their end."""
+
+    def __init__(self, model: object, version: VersionRef, *given: object) -> None:
+        super().__init__(model, version, *given)  # type: ignore[arg-type]
+        self._predictor = replace(self._predictor, encode=_LeftEncoder(version.folder, self._predictor.encode))
+
+
+class _LeftEncoder(Encoder):
+    def __init__(self, folder: Path, right: Encoder) -> None:
+        super().__init__(folder / MODEL / "tokenizer.json", 100_000, pad_id=0)
+        self._right = right
+
+    def __call__(self, texts: Sequence[str]) -> list[Encoded]:
+        cut = self._right(texts)
+        whole = super().__call__(texts)
+        return [
+            Encoded((one.ids[0], *all_of.ids[1 - len(one.ids) :]), True) if one.truncated else one
+            for one, all_of in zip(cut, whole, strict=True)
+        ]
+
+
+class LyingHealth(Ingress):
+    """`/health` names the graph that was verified, not the one that runs."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._about = {**self._about, "graph_digest": "sha256:" + "0" * 64}
+
+
+class WrongVersion(Ingress):
+    """Answers in the name of another version."""
+
+    def __init__(self, model: object, version: VersionRef, *given: object) -> None:
+        super().__init__(model, version.model_copy(update={"version": "99"}), *given)  # type: ignore[arg-type]
