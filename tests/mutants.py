@@ -16,7 +16,8 @@ from registry.bundle import MODEL, VersionRef
 from registry.contract import Encoded, Encoder, FloatArray
 from registry.scorer import Scorer, TorchForward
 from serving.ingress import Ingress
-from serving.replica import load_bundle
+from serving.messages import Scored
+from serving.replica import Replica, load_bundle
 from tests.serving.fakes import Forward, instead
 
 Change = Callable[[Forward, Sequence[Encoded]], FloatArray]
@@ -55,8 +56,8 @@ def half_precision(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
 
 
 def slow(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
-    """A second on top of every forward."""
-    time.sleep(1.0)
+    """More than half a second on top of every forward."""
+    time.sleep(0.6)
     return real(encoded)
 
 
@@ -88,6 +89,13 @@ def forged_digest(folder: Path, digest: str, device: str, threads: int) -> Score
 def in_forward(change: Change) -> Callable[[Path, str, str, int], Scorer]:
     """`changed` as a loader."""
     return partial(changed, change=change)
+
+
+class OneByOne(Replica):
+    """Gathers batches and forwards each text alone."""
+
+    def _batch(self, encoded: Sequence[Encoded]) -> list[Scored]:
+        return [self._forward([one])[0] for one in encoded]
 
 
 class CutsLeft(Ingress):

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,13 @@ from registry.gate_params import GateParams
 from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
-from serving import app, measure, sizes
+from serving import app, measure
 from serving.graph import graph_digest
+from serving.ingress import Ingress
 from serving.measure import Rows
 from serving.params import ServeParams
 from serving.probe import Target
-from serving.replica import Load, load_bundle
+from serving.replica import Load, Replica, load_bundle
 from serving.running import NotRunning, running
 from tests import mutants, tiny
 from tests.pipeline import prepared
@@ -66,10 +67,11 @@ class Mutant:
 
     caught_by: set[str]
     load: Callable[[Bench], Load] = lambda _: load_bundle
-    ingress: type[Any] | None = None
+    ingress: type[Any] = Ingress
+    replica: type[Any] = Replica
     serve: ServeParams = SERVE
-    patches: dict[str, Any] = field(default_factory=dict)
     nonce: str = NONCE
+    timeout_s: float = 40
 
 
 def forward(change: mutants.Change) -> Callable[[Bench], Load]:
@@ -86,13 +88,13 @@ PROCESS = {
     "half precision": Mutant({"parity"}, forward(mutants.half_precision)),
     "dropout left on": Mutant({"parity"}, lambda _: mutants.dropout_left_on),
     "stale weights": Mutant({"parity"}, lambda bench: _stale(bench)),
-    "slow model": Mutant({"latency", "throughput"}, forward(mutants.slow)),
+    "slow model": Mutant({"latency"}, forward(mutants.slow)),
     "truncation side": Mutant({"parity"}, ingress=mutants.CutsLeft),
     "a /health that lies": Mutant({"identity"}, ingress=mutants.LyingHealth),
     "answers in another version's name": Mutant({"identity"}, ingress=mutants.WrongVersion),
     "other serve params than verified": Mutant({"identity"}, serve=SERVE.model_copy(update={"max_batch_size": 8})),
     "an old app on the port": Mutant({"identity"}, nonce="an older deployment"),
-    "one request at a time": Mutant({"batching"}, patches={"max_ongoing_requests": lambda _: 1}),
+    "one text at a time": Mutant({"batching"}, replica=mutants.OneByOne),
 }
 
 
@@ -123,14 +125,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path, tiny_vers
 def caught(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The gates that fail on this mutant, with what they say."""
     monkeypatch.setattr(measure, "REPEATS", 1)
+    monkeypatch.setattr(measure, "ALONE_TEXTS", 20)
     monkeypatch.setattr(measure, "LOAD_S", 1.5)
     monkeypatch.setattr(measure, "RAW_S", 0.5)
-    if mutant.ingress:
-        monkeypatch.setattr(app, "Ingress", mutant.ingress)
-    for name, patch in mutant.patches.items():
-        monkeypatch.setattr(sizes, name, patch)
+    monkeypatch.setattr(app, "Ingress", mutant.ingress)
+    monkeypatch.setattr(app, "Replica", mutant.replica)
     built = app.build(bench.version, mutant.serve, nonce=mutant.nonce, verified=False, load=mutant.load(bench))
-    with running(built, host=HOST, port=bench.port, name="mutant", route_prefix="/mutant", timeout_s=40) as url:
+    with running(
+        built, host=HOST, port=bench.port, name="mutant", route_prefix="/mutant", timeout_s=mutant.timeout_s
+    ) as url:
         target = Target(
             url=url,
             app="mutant",
@@ -163,7 +166,7 @@ def test_a_broken_process_is_caught(bench: Bench, broken: str, monkeypatch: pyte
 
 def test_a_replica_that_holds_other_bytes_never_comes_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotRunning):
-        caught(bench, Mutant(set(), lambda _: mutants.forged_digest), monkeypatch)
+        caught(bench, Mutant(set(), lambda _: mutants.forged_digest, timeout_s=15), monkeypatch)
 
 
 ARTIFACT: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -200,8 +203,8 @@ def _swap_labels(checkpoint: Path) -> None:
 
 def _other_tokenizer(checkpoint: Path) -> None:
     file = checkpoint / "tokenizer.json"
-    words = ["good", "bad", "table"]
+    words = [word for of_label in tiny.WORDS.values() for word in of_label]
     text = file.read_text(encoding="utf-8")
-    for word, other in zip(words, [*words[1:], words[0]], strict=True):
+    for word, other in zip(words, [*words[4:], *words[:4]], strict=True):
         text = text.replace(f'"{word}"', f'"@{other}"')
     file.write_text(text.replace('"@', '"'), encoding="utf-8")
