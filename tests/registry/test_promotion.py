@@ -1,6 +1,8 @@
 """Who may become champion, who may not, and what is left when the power goes in the middle."""
 
+import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +148,40 @@ def test_a_champion_that_moved_meanwhile_is_named_with_who_moved_it(
     with pytest.raises(PromotionRefused, match=r"is now version 2 .*promote of version 2 after version 1.*dvc repro"):
         promote(registry, report, graph)
     assert champion(registry) == "2"
+
+
+def at_once(root: Path, report: Report, ready: Any, said: Any) -> None:
+    """One of two promoters, in a process of its own: opens the registry, waits for the other, promotes."""
+    here = registered.registry(root)
+    here.journal()
+    ready.wait(60)
+    try:
+        said.put((report.digest, "", promote(here, report, graph)))
+    except PromotionRefused as error:
+        said.put((report.digest, str(error), ""))
+
+
+def test_of_two_promoters_at_the_same_instant_one_wins_and_the_other_is_told_who(
+    registry: Registry, bundles: Bundles, page: Path, tmp_path: Path
+) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    ready, said = spawn.Barrier(2), spawn.Queue()
+    reports = [registered.report(register(registry, folder, registered.record()).digest) for folder in bundles[:2]]
+    for report in reports:
+        attach(registry, report, page)
+    given = [(tmp_path / "a project", report, ready, said) for report in reports]
+    promoters = [spawn.Process(target=at_once, args=one) for one in given]
+    for promoter in promoters:
+        promoter.start()
+    answers = [said.get(timeout=90) for _ in promoters]
+    for promoter in promoters:
+        promoter.join(30)
+    (winner,) = (digest for digest, _, done in answers if done)
+    (refusal,) = (why for _, why, done in answers if not done)
+    (entry,) = registry.journal()
+    reigns = registry.champion()
+    assert reigns is not None and reigns.digest == winner == entry.to.digest
+    assert f"version {reigns.version}" in refusal and "dvc repro" in refusal
 
 
 def test_a_past_champion_returns_only_on_purpose(registry: Registry, champions: list[str], page: Path) -> None:
