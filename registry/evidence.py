@@ -191,6 +191,25 @@ class Throughput(Seen):
     """HTTP status or kind of error -> answers."""
 
 
+class Overload(Seen):
+    """More texts at once than may be queued."""
+
+    texts: int
+    limit: int
+    """What all ingresses together may queue."""
+    statuses: dict[str, int]
+    """HTTP status -> requests, each a list of texts."""
+    without_retry_after: int
+    """Refusals that do not say when to come back."""
+    health: dict[str, int]
+    """What `/health` answered meanwhile: status or kind of error -> times."""
+    health_s: tuple[float, ...]
+    """How long each of these took."""
+    after: dict[str, int]
+    """Status of single texts right after it."""
+    after_ms: tuple[float, ...]
+
+
 class Shutdown(Seen):
     """The app was taken down while requests were in flight."""
 
@@ -217,6 +236,7 @@ class Measured(Seen):
     batching: Batching
     latency: Latency
     throughput: Throughput
+    overload: Overload
 
 
 class AboutService(Measured):

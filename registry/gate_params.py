@@ -55,6 +55,8 @@ class GateParams(Branch):
     """Operations/s of the raw forward, as a share of those of a plain matmul on the same threads."""
     forward_overhead_ms: Annotated[float, Field(ge=0)] = 10.0
     """Of a forward, for all that is no arithmetic; it is most of what a very small model takes."""
+    max_health_s: Seconds = 1.0
+    """What `/health` may take under full load; 95 of 100 answers are quicker."""
     max_shutdown_s: Seconds = 30.0
     """From the order to stop under load to the app's end."""
     deploy_timeout_s: Seconds

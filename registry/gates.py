@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from registry import model_gates, pace_gates, service_gates
+from registry import model_gates, pace_gates, service_gates, strain_gates
 from registry.champion_gate import champion
 from registry.evidence import AboutModel, AboutService, Evidence
 from registry.gate_params import GateParams
@@ -24,7 +24,8 @@ SERVICE_GATES: dict[str, Callable[[AboutService, GateParams], Verdict]] = {
     "batching": pace_gates.batching,
     "latency": pace_gates.latency,
     "throughput": pace_gates.throughput,
-    "shutdown": pace_gates.shutdown,
+    "overload": strain_gates.overload,
+    "shutdown": strain_gates.shutdown,
 }
 """On what the running app shows."""
 

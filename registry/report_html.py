@@ -144,11 +144,18 @@ def _service(seen: Evidence) -> str:
         "bare model p50": median(lag.raw_p50_ms),
     }
     speeds = {"over HTTP": median(pace.served), "bare model": median(pace.raw)}
+    strain, lists = seen.overload, sum(seen.overload.statuses.values())
+    kinds = {"answered": strain.statuses.get("200", 0), "refused": strain.statuses.get("429", 0)}
+    kinds["anything else"] = lists - sum(kinds.values())
     ends = {"answered": end.finished, "refused": end.refused, "lost": sum(end.lost.values())}
     cards = [
         _card("One client waits, ms", report_plots.bars(times, max(times.values()), "{:.1f}")),
         _card(f"Texts a second, {pace.in_flight} in flight", report_plots.bars(speeds, max(speeds.values()), "{:.0f}")),
         _card("Texts by the size of their forward", report_plots.histogram(seen.batching.texts_by_size)),
+        _card(
+            f"Lists of {strain.texts:,} texts at once, {strain.limit:,} may queue",
+            report_plots.bars({k: float(v) for k, v in kinds.items()}, max(lists, 1), "{:.0f}"),
+        ),
         _card(
             f"In flight when told to stop; down after {end.seconds:.1f} s",
             report_plots.bars({k: float(v) for k, v in ends.items()}, max(end.in_flight, 1), "{:.0f}"),

@@ -13,6 +13,7 @@ from registry.reference import Pace, Reference
 from serving import probe
 from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load
+from serving.overload import overload
 from serving.params import ServeParams
 from serving.probe import ProbeFault, Target
 from serving.sizes import threads
@@ -79,6 +80,8 @@ def measure(
     ways = probe.in_company(target, golden.texts, golden.expected, bound)
     test = test.askable(target)
     repeats = [_repeat(target, reference, golden.texts, test.texts, number, say) for number in range(REPEATS)]
+    say("asking for more than it may queue")
+    too_much = overload(target, golden.texts)
     _same_replicas(target, who)
     ways |= {
         "alone": _way([a for repeat in repeats for a in repeat.alone], golden, bound),
@@ -92,6 +95,7 @@ def measure(
         batching=_batching(target, repeats),
         latency=_latency(repeats),
         throughput=_pace(target, repeats),
+        overload=too_much,
     )
 
 

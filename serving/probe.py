@@ -166,7 +166,7 @@ def _lists(
     """Ask in lists as long as allowed; `neighbours` go first in each list, their answers are not compared."""
     guests = list(neighbours)[: max(0, target.params.max_texts - 1)]
     answers: list[Mapping[str, float] | None] = []
-    for rows in _chunks(target, texts, order, len(guests)):
+    for rows in chunks(target, texts, order, len(guests)):
         body = {"texts": guests + [texts[row] for row in rows]}
         response = _send(client, "POST", f"{target.url}/predict", json=body)
         if response.status_code == httpx.codes.OK:
@@ -176,8 +176,8 @@ def _lists(
     return compare(answers, [expected[row] for row in order], bound)
 
 
-def _chunks(target: Target, texts: Sequence[str], order: Sequence[int], guests: int) -> Iterator[list[int]]:
-    """Rows in lists that keep max_texts and max_body_bytes."""
+def chunks(target: Target, texts: Sequence[str], order: Sequence[int], guests: int = 0) -> Iterator[list[int]]:
+    """Rows in lists that keep max_texts, `guests` included, and max_body_bytes."""
     rows: list[int] = []
     room = target.params.max_body_bytes // 2
     for row in order:

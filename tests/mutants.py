@@ -15,6 +15,7 @@ import numpy as np
 from registry.bundle import MODEL, VersionRef
 from registry.contract import Encoded, Encoder, FloatArray
 from registry.scorer import Scorer, TorchForward
+from serving.admission import Admission
 from serving.ingress import Ingress
 from serving.messages import Scored
 from serving.replica import Replica, load_bundle
@@ -118,6 +119,14 @@ class _LeftEncoder(Encoder):
             Encoded((one.ids[0], *all_of.ids[1 - len(one.ids) :]), True) if one.truncated else one
             for one, all_of in zip(cut, whole, strict=True)
         ]
+
+
+class NeverFull(Ingress):
+    """Queues whatever comes."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._predictor = replace(self._predictor, admission=Admission(10**9))
 
 
 class LyingHealth(Ingress):

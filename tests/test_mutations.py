@@ -42,7 +42,7 @@ from tests.serving.conftest import free_port
 pytestmark = [pytest.mark.slow, pytest.mark.mutation]
 
 HOST, NONCE = "127.0.0.1", "this deployment"
-SERVE = ServeParams(num_cpus=0.5, max_batch_size=16)
+SERVE = ServeParams(num_cpus=0.5, max_batch_size=16, max_queued_texts=256)
 # One round is enough to see what is broken.
 GATES = [name for name in SERVICE_GATES if name != "shutdown"]
 
@@ -90,6 +90,7 @@ PROCESS = {
     "stale weights": Mutant({"parity"}, lambda bench: _stale(bench)),
     "slow model": Mutant({"latency"}, forward(mutants.slow)),
     "truncation side": Mutant({"parity"}, ingress=mutants.CutsLeft),
+    "a queue without a limit": Mutant({"overload"}, ingress=mutants.NeverFull),
     "a /health that lies": Mutant({"identity"}, ingress=mutants.LyingHealth),
     "answers in another version's name": Mutant({"identity"}, ingress=mutants.WrongVersion),
     "other serve params than verified": Mutant({"identity"}, serve=SERVE.model_copy(update={"max_batch_size": 8})),
@@ -110,7 +111,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path, tiny_vers
     (folder / "behaviour.yaml").write_text(json.dumps(tiny.BEHAVIOUR), encoding="utf-8")
     long = ["day " * 40 + "good great", "fine happy " + "it " * 50]
     golden = [row["text"] for row in tiny.rows(60, seed=5)] + long
-    limits = load("gates", GateParams).model_copy(update={"enough_texts_per_s": 5.0})
+    limits = load("gates", GateParams).model_copy(update={"enough_texts_per_s": 5.0, "max_health_s": 5.0})
     port = free_port()
     with (
         Reference(tiny_version, "cpu", threads=1) as reference,

@@ -62,7 +62,7 @@ def test_results_shifted_by_one_are_seen() -> None:
 def test_lists_keep_max_texts_and_max_body_bytes_with_their_neighbours(tiny_version: VersionRef) -> None:
     asked = target(tiny_version, max_texts=10, max_body_bytes=4096)
     texts = ["x" * 60] * 25
-    lists = list(probe._chunks(asked, texts, range(25), guests=4))
+    lists = list(probe.chunks(asked, texts, range(25), guests=4))
     assert [row for rows in lists for row in rows] == list(range(25))
     assert max(map(len, lists)) <= 6
     assert all(sum(len(texts[row]) * 6 for row in rows) < 4096 for rows in lists)
