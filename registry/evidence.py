@@ -160,6 +160,8 @@ class Batching(Seen):
     in_flight: int
     texts_by_size: dict[int, int]
     """Batch size -> texts that rode in a batch of that size."""
+    over_time: tuple[tuple[float, int], ...]
+    """Seconds since the load began, and the size of the forward of one text answered then; all repeats."""
 
 
 class Latency(Seen):
@@ -171,6 +173,8 @@ class Latency(Seen):
     p99_ms: tuple[float, ...]
     raw_p50_ms: tuple[float, ...]
     """The same texts one by one through the scorer in the clean process, in the same repeats."""
+    ms: tuple[float, ...]
+    """Every request of every repeat."""
 
 
 class Throughput(Seen):

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from html import escape
-from statistics import median
 
 from pydantic import JsonValue
 
@@ -11,6 +10,8 @@ from registry import report_plots
 from registry.champion_gate import churn, slice_differences
 from registry.evidence import Champion, Evidence
 from registry.report import Report, Verdict
+from registry.report_parts import card, table
+from registry.report_service import service
 from registry.report_style import STYLE
 
 WORDS = {"pass": "pass", "fail": "fail", "not_enough_rows": "not enough rows"}
@@ -21,7 +22,7 @@ def render(report: Report, seen: Evidence, min_support: int) -> str:
     outcome = "pass" if report.passed else "fail"
     title = f"{report.name} version {seen.identity.version}: {'passed' if report.passed else 'failed'}"
     body = [_top(report, seen, outcome), _chain(report), _gates(report.verdicts), _model(seen)]
-    body += [_beside_champion(seen.champion, min_support), _service(seen), _contract(seen), _numbers(report)]
+    body += [_beside_champion(seen.champion, min_support), service(seen), _contract(seen), _numbers(report)]
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
         '<meta name=viewport content="width=device-width, initial-scale=1">'
@@ -91,13 +92,13 @@ def _model(seen: Evidence) -> str:
         "majority": model.majority_macro_f1,
     }
     cards = [
-        _card(f"Macro-F1 on {model.rows:,} test rows", report_plots.bars(against, 1)),
-        _card("F1 by class", report_plots.bars(dict(sorted(classes.items(), key=lambda item: item[1])), 1)),
-        _card("Accuracy by slice", report_plots.bars(dict(sorted(slices.items(), key=lambda item: item[1])), 1))
+        card(f"Macro-F1 on {model.rows:,} test rows", report_plots.bars(against, 1)),
+        card("F1 by class", report_plots.bars(dict(sorted(classes.items(), key=lambda item: item[1])), 1)),
+        card("Accuracy by slice", report_plots.bars(dict(sorted(slices.items(), key=lambda item: item[1])), 1))
         if slices
         else "",
-        _card("Truth and answers", report_plots.confusion(model)),
-        _card("Are the scores honest?", report_plots.reliability(model.reliability)),
+        card("Truth and answers", report_plots.confusion(model)),
+        card("Are the scores honest?", report_plots.reliability(model.reliability)),
     ]
     return f"<h2>The model</h2><div class=cards>{''.join(cards)}</div>"
 
@@ -111,7 +112,7 @@ def _beside_champion(rival: Champion | None, min_support: int) -> str:
         f"<td>{one.low:+.4f} to {one.high:+.4f}</td></tr>"
         for name, one in slice_differences(rival, min_support).items()
     )
-    slices = _table(("slice", "rows", "macro-F1 against the champion", "interval, all slices at once"), rows)
+    slices = table(("slice", "rows", "macro-F1 against the champion", "interval, all slices at once"), rows)
     examples = "".join(
         f'<tr class="{"pass" if one.ours == one.truth else "fail"}"><td>{escape(one.text)}</td>'
         f"<td>{escape(one.truth)}</td><td>{escape(one.theirs)}</td><td>{escape(one.ours)}</td></tr>"
@@ -123,57 +124,11 @@ def _beside_champion(rival: Champion | None, min_support: int) -> str:
         + (slices if rows else "")
         + (
             f"<details><summary>{len(rival.examples)} of the answers that change</summary>"
-            f"{_table(('text', 'truth', 'champion', 'this version'), examples)}</details>"
+            f"{table(('text', 'truth', 'champion', 'this version'), examples)}</details>"
             if examples
             else ""
         )
     )
-
-
-def _table(columns: Sequence[str], rows: str) -> str:
-    head = "".join(f"<th scope=col>{name}</th>" for name in columns)
-    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-
-
-def _service(seen: Evidence) -> str:
-    lag, pace, end = seen.latency, seen.throughput, seen.shutdown
-    times = {
-        "p50": median(lag.p50_ms),
-        "p95": median(lag.p95_ms),
-        "p99": median(lag.p99_ms),
-        "bare model p50": median(lag.raw_p50_ms),
-    }
-    speeds = {"over HTTP": median(pace.served), "bare model": median(pace.raw)}
-    strain, lists = seen.overload, sum(seen.overload.statuses.values())
-    kinds = {"answered": strain.statuses.get("200", 0), "refused": strain.statuses.get("429", 0)}
-    kinds["anything else"] = lists - sum(kinds.values())
-    ends = {"answered": end.finished, "refused": end.refused, "lost": sum(end.lost.values())}
-    cards = [
-        _card("One client waits, ms", report_plots.bars(times, max(times.values()), "{:.1f}")),
-        _card(f"Texts a second, {pace.in_flight} in flight", report_plots.bars(speeds, max(speeds.values()), "{:.0f}")),
-        _card("Texts by the size of their forward", report_plots.histogram(seen.batching.texts_by_size)),
-        _card(
-            f"Lists of {strain.texts:,} texts at once, {strain.limit:,} may queue",
-            report_plots.bars({k: float(v) for k, v in kinds.items()}, max(lists, 1), "{:.0f}"),
-        ),
-        _card(
-            f"In flight when told to stop; down after {end.seconds:.1f} s",
-            report_plots.bars({k: float(v) for k, v in ends.items()}, max(end.in_flight, 1), "{:.0f}"),
-        ),
-    ]
-    repeats = "".join(
-        f"<tr><td>{number}</td><td>{p50:.1f}</td><td>{p95:.1f}</td><td>{p99:.1f}</td><td>{raw_ms:.1f}</td>"
-        f"<td>{served:.0f}</td><td>{raw:.0f}</td><td>{served / raw:.0%}</td></tr>"
-        for number, (p50, p95, p99, raw_ms, served, raw) in enumerate(
-            zip(lag.p50_ms, lag.p95_ms, lag.p99_ms, lag.raw_p50_ms, pace.served, pace.raw, strict=True), start=1
-        )
-    )
-    columns = ("round", "p50 ms", "p95 ms", "p99 ms", "bare p50 ms", "texts/s", "bare texts/s", "share")
-    return f"<h2>The service</h2><div class=cards>{''.join(cards)}</div>{_table(columns, repeats)}"
-
-
-def _card(title: str, content: str) -> str:
-    return f"<section><h3>{escape(title)}</h3>{content}</section>"
 
 
 def _contract(seen: Evidence) -> str:
@@ -192,12 +147,12 @@ def _contract(seen: Evidence) -> str:
         for name, kind in seen.behaviour.kinds.items()
         for one in kind.failing
     )
-    behaviour = _table(("behaviour", "text", "should be", "is"), failing) if failing else ""
-    asked = _table(("asked", "answers", "labels that differ", "largest difference of a score"), ways)
-    table = _table(("request", "expected", "got", ""), rows)
+    behaviour = table(("behaviour", "text", "should be", "is"), failing) if failing else ""
+    asked = table(("asked", "answers", "labels that differ", "largest difference of a score"), ways)
+    requests = table(("request", "expected", "got", ""), rows)
     return (
         f"<h2>Answers</h2>{asked}{behaviour}"
-        f"<details><summary>{len(seen.contract)} good and bad requests</summary>{table}</details>"
+        f"<details><summary>{len(seen.contract)} good and bad requests</summary>{requests}</details>"
     )
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
+
+import numpy as np
 
 from registry.evidence import Bin, Offline
 
 MOST_LABELS = 12
 """Above this a confusion matrix cannot be read; the commonest mistakes are listed instead."""
 MOST_MISTAKES = 15
-MOST_BARS, MOST_BINS = 24, 8
+MOST_BARS, MOST_BINS, MOST_POINTS = 24, 8, 300
 SIZE, EDGE = 240, 34
 
 
@@ -76,6 +79,32 @@ def histogram(texts_by_size: Mapping[int, int]) -> str:
         name = f"{low}\u2013{high}" if high > low else str(low)
         ranges[name] = sum(texts for size, texts in texts_by_size.items() if low <= size <= high)
     return bars(ranges, max(ranges.values()), "{:,.0f}")
+
+
+def distribution(ms: Sequence[float]) -> str:
+    """How long requests took: a bar per range of milliseconds, up to the slowest."""
+    counts, edges = np.histogram(ms, bins=MOST_BINS)
+    ranges = {
+        f"{low:.1f}\u2013{high:.1f}": float(count) for count, (low, high) in zip(counts, pairwise(edges), strict=True)
+    }
+    return bars(ranges, max(ranges.values()), "{:.0f}")
+
+
+def over_time(points: Sequence[tuple[float, int]], largest: int) -> str:
+    """The size of forwards against the seconds since the load began; at most MOST_POINTS of them."""
+    shown = points[:: max(1, len(points) // MOST_POINTS)]
+    seconds = max((second for second, _ in shown), default=1.0)
+    dots = "".join(
+        f'<circle cx="{_x(second / seconds):.1f}" cy="{_y(size / largest):.1f}" r="2"/>' for second, size in shown
+    )
+    ticks = f'<text x="{_x(1):.1f}" y="{SIZE - EDGE + 16}" text-anchor="end">{seconds:.1f} s</text>'
+    ticks += f'<text x="{EDGE - 6}" y="{_y(1) + 4:.1f}" text-anchor="end">{largest}</text>'
+    return (
+        f'<svg viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="batch sizes over time">'
+        f'<rect class="frame" x="{EDGE}" y="{_y(1):.1f}" width="{_x(1) - EDGE:.1f}" height="{_y(0) - _y(1):.1f}"/>'
+        f'<g class="dots">{dots}</g>{ticks}'
+        f'<text x="{EDGE}" y="10" text-anchor="middle">texts</text></svg>'
+    )
 
 
 def _x(share: float) -> float:

@@ -155,8 +155,17 @@ def _way(answers: Sequence[Answer], rows: Rows, bound: float) -> Way:
 
 def _batching(target: Target, repeats: Sequence[Repeat]) -> Batching:
     sizes = Counter(a.batch for repeat in repeats for a in repeat.load if a.batch)
+    began = [min(a.began for a in repeat.load) for repeat in repeats]
     return Batching(
-        max_batch_size=target.params.max_batch_size, in_flight=in_flight(target.params), texts_by_size=dict(sizes)
+        max_batch_size=target.params.max_batch_size,
+        in_flight=in_flight(target.params),
+        texts_by_size=dict(sizes),
+        over_time=tuple(
+            (round(a.ended - start, 3), a.batch)
+            for repeat, start in zip(repeats, began, strict=True)
+            for a in repeat.load
+            if a.batch
+        ),
     )
 
 
@@ -171,6 +180,7 @@ def _latency(repeats: Sequence[Repeat]) -> Latency:
         p95_ms=p95,
         p99_ms=p99,
         raw_p50_ms=tuple(float(np.median(repeat.raw_ms)) for repeat in repeats),
+        ms=tuple(round(a.ms, 1) for repeat in repeats for a in repeat.alone),
     )
 
 

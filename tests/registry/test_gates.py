@@ -78,8 +78,10 @@ GOOD = Evidence(
     behaviour=Behaviour(about=("bad", "good"), kinds={"minimum": BehaviourKind(cases=10, failing=())}),
     contract=(Case(name="one text", expected="200", got="200", ok=True),),
     parity=Parity(runtime="torch-fp32", ways={"alone": Way(answers=20, labels_differ=0, worst=1e-6)}),
-    batching=Batching(max_batch_size=8, in_flight=16, texts_by_size={8: 80, 4: 8}),
-    latency=Latency(requests=20, p50_ms=(40, 41), p95_ms=(60, 70), p99_ms=(80, 81), raw_p50_ms=(12, 13)),
+    batching=Batching(max_batch_size=8, in_flight=16, texts_by_size={8: 80, 4: 8}, over_time=((0.1, 4), (0.9, 8))),
+    latency=Latency(
+        requests=20, p50_ms=(40, 41), p95_ms=(60, 70), p99_ms=(80, 81), raw_p50_ms=(12, 13), ms=(40.0, 41.0, 80.0)
+    ),
     throughput=Throughput(
         in_flight=16,
         threads=1,
