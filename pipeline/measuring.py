@@ -43,8 +43,8 @@ def about_service(
     app cannot be measured.
     """
     port = free_port(HOST)
-    measured, ending = _measure(candidate, gates, port, reference, golden, test, cases, say, when_up)
-    return AboutService(**dict(measured), shutdown=ending.seen(HOST, port))
+    measured, words, ending = _measure(candidate, gates, port, reference, golden, test, cases, say, when_up)
+    return AboutService(**dict(measured), last_words=words, shutdown=ending.seen(HOST, port))
 
 
 def _measure(
@@ -57,7 +57,7 @@ def _measure(
     cases: Cases,
     say: Say,
     when_up: Callable[[], None],
-) -> tuple[Measured, Ending]:
+) -> tuple[Measured, str, Ending]:
     """Serve it, ask it, stop it under load, leave Ray."""
     nonce, serve = secrets.token_hex(8), candidate.serve
     name = f"verify-{nonce}"
@@ -87,12 +87,13 @@ def _measure(
                 )
                 when_up()
                 measured = measure(target, reference, golden, test, cases, gates.max_batch_bound, say)
+                words = last_words()
                 say("stopping it under load")
                 ending = Ending(target, test.askable(target).texts, in_flight(serve), before)
             ending.app_is_down()
         except MachineFault as fault:
             raise VerifyFault(f"{fault}\n{last_words()}") from fault
-    return measured, ending
+    return measured, words, ending
 
 
 def _key() -> dict[str, str]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -34,7 +35,8 @@ from serving.graph import device_kind
 from serving.measure import RUNTIME_NAME, Rows, bare_threads
 
 # For gates and plots only; the report keeps what they say.
-ROW_BY_ROW = {
+ROW_BY_ROW: dict[str, Any] = {
+    "last_words": True,
     "offline": {"top_scores"},
     "champion": {"truth", "ours", "theirs", "slices"},
     "latency": {"ms"},
@@ -159,7 +161,9 @@ def _report(found: Candidate, gates: GateParams, seen: Evidence, took_s: float) 
         "cpus": os.cpu_count(),
         "platform": platform.platform(),
     }
-    evidence = json.loads(seen.model_dump_json(exclude=ROW_BY_ROW))
+    evidence, verdicts = json.loads(seen.model_dump_json(exclude=ROW_BY_ROW)), judge(seen, gates)
+    if any(verdict.outcome == "fail" for verdict in verdicts):
+        evidence["last_words"] = seen.last_words
     loaded = sorted(set(seen.identity.loaded.values())) or ["none"]
     return Report(
         name=found.version.name,
@@ -168,7 +172,7 @@ def _report(found: Candidate, gates: GateParams, seen: Evidence, took_s: float) 
         answered_digest=seen.identity.health["digest"],
         graph_digest=found.graph_digest,
         baseline_digest=found.baseline.digest if found.baseline else None,
-        verdicts=judge(seen, gates),
+        verdicts=verdicts,
         evidence={**evidence, "machine": machine, "gates": "default"},
     )
 

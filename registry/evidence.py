@@ -247,6 +247,8 @@ class AboutService(Measured):
     """All that the service gates look at."""
 
     shutdown: Shutdown
+    last_words: str
+    """Serve's status and the ends of its logs, as they were before it was told to stop; shown when a gate fails."""
 
 
 class AboutModel(Seen):

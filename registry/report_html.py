@@ -157,5 +157,8 @@ def _contract(seen: Evidence) -> str:
 
 
 def _numbers(report: Report) -> str:
-    numbers = escape(json.dumps(report.evidence, indent=1, sort_keys=True, ensure_ascii=False))
-    return f"<details><summary>Everything that was measured</summary><pre><code>{numbers}</code></pre></details>"
+    rest = dict(report.evidence)
+    said = rest.pop("last_words", None)
+    numbers = escape(json.dumps(rest, indent=1, sort_keys=True, ensure_ascii=False))
+    words = f"<details><summary>What Serve said</summary><pre>{escape(str(said))}</pre></details>" if said else ""
+    return f"{words}<details><summary>Everything that was measured</summary><pre><code>{numbers}</code></pre></details>"

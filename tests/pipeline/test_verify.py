@@ -194,6 +194,7 @@ def test_an_untrained_model_fails_with_exit_0_and_a_report_that_says_why(project
     found = report(project)
     assert not found.passed
     assert "quality" in [v.gate for v in found.failures]
+    assert "serve.status(): " in str(found.evidence["last_words"]) and "replica" in str(found.evidence["last_words"])
     assert {"identity", "contract", "parity"} <= {v.gate for v in found.verdicts if v.outcome == "pass"}
     assert "champion stays" in (project.folder / "artifacts/verify/report.html").read_text()
     again = verify(project, "--only", "quality")

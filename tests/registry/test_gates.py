@@ -103,6 +103,7 @@ GOOD = Evidence(
         after_ms=(30.0,) * 5,
     ),
     shutdown=Shutdown(in_flight=16, finished=16, refused=0, lost={}, seconds=3.0, orphans=(), port_free=True),
+    last_words="serve.status(): RUNNING",
 )
 
 WRONG = Misbehaviour(text="Fine.", wanted="good", said="bad")
