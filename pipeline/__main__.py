@@ -19,6 +19,8 @@ def main(argv: list[str]) -> None:
     if not argv or argv[0] not in COMMANDS:
         known = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
         asked_for_help = argv[:1] in (["-h"], ["--help"])
+        if argv and not asked_for_help:
+            print(f"there is no command {argv[0]!r}; a stage runs as python -m pipeline.STAGE", file=sys.stderr)
         print(f"usage: python -m pipeline COMMAND\n{known}", file=sys.stdout if asked_for_help else sys.stderr)
         sys.exit(stage.DONE if asked_for_help else stage.USAGE)
     module = importlib.import_module(f"pipeline.{'show_params' if argv[0] == 'params' else argv[0]}")

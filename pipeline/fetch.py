@@ -9,7 +9,9 @@ from typing import Any
 
 from pipeline import paths, stage
 from pipeline.all_params import load_all
+from pipeline.params import load_file
 from registry import home
+from registry.behaviour import Cases
 from registry.files import dump_json, new_folder, sha256, write_json
 from training import corpora, sources
 
@@ -19,6 +21,7 @@ SCRATCH = paths.WORK / "fetch"
 def main() -> None:
     """Check what all later stages need, then bring data/raw up to date with the source, or leave it untouched."""
     params = load_all()
+    load_file(Cases, paths.BEHAVIOUR)
     where = home.resolve(paths.ROOT, params.registry)
     print(f"the registry is {where.shown} ({where.why})", flush=True)
     fetch(params.data.source, paths.RAW)

@@ -5,7 +5,7 @@ A stage loads only its own branches, so that one new dial does not re-run every 
 """
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
@@ -33,7 +33,7 @@ def load(branch: str, cls: type[Branch], file: Path = paths.PARAMS) -> Branch:
 
 def load_file(cls: type[Branch], file: Path) -> Branch:
     """A YAML file of its own as its frozen class. Raises ParamsError listing all its faults."""
-    return _usable(read(file), cls, file.stem, file)
+    return _usable(read(file), cls, file.name, file)
 
 
 def _usable(tree: object, cls: type[Branch], path: str, file: Path) -> Branch:
@@ -50,7 +50,9 @@ def read(file: Path = paths.PARAMS) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise ParamsError(f"{file} does not exist; restore it: git checkout -- '{file}'") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{file} is not YAML: {error}") from error
+        # ruamel ends with a way to switch its check of twin keys off, which nobody should.
+        what = str(error).partition("To suppress this check")[0].strip()
+        raise ParamsError(f"{file} is not YAML: {what}") from error
     if not isinstance(tree, dict):
         raise ParamsError(f"{file} must be a mapping, not {type(tree).__name__}")
     return tree
@@ -61,11 +63,22 @@ def validate(tree: object, cls: type[Branch], path: str) -> Branch | list[str]:
     try:
         return cls.model_validate(tree, strict=True)
     except ValidationError as error:
-        return [_line(path, fault) for fault in error.errors(include_url=False)]
+        return [_line(path, fault, cls) for fault in error.errors(include_url=False)]
 
 
-def _line(path: str, fault: Any) -> str:
+def _line(path: str, fault: Any, cls: type[BaseModel]) -> str:
     where = ".".join([path, *(str(part) for part in fault["loc"])])
     what = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        what = f"is not known here; known are {_keys(cls, fault['loc'][:-1])}"
     given = "" if isinstance(fault["input"], dict) else f" (got {fault['input']!r})"
     return f"  {where}: {what}{given}"
+
+
+def _keys(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    """The names that a mapping at this place may hold."""
+    for part in loc:
+        annotation = cls.model_fields[part].annotation if part in cls.model_fields else None
+        inner = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+        cls = next((kind for kind in inner if issubclass(kind, BaseModel)), cls)
+    return ", ".join(cls.model_fields)

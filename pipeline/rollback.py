@@ -6,7 +6,7 @@ from pipeline import paths
 from pipeline.params import load
 from registry.alias import moved_by_hand
 from registry.params import RegistryParams
-from registry.promotion import rollback
+from registry.promotion import NOTHING, rollback
 from registry.versions import open_registry
 from serving.graph import graph_digest
 from serving.params import ServeParams
@@ -19,9 +19,13 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--reason", required=True, help="why; kept in the journal")
     parser.add_argument("--force", action="store_true", help="also without a passing report on it in today's graph")
     arguments = parser.parse_args(argv)
+    if not arguments.reason.strip():
+        parser.error("--reason must say why")
     registry = open_registry(paths.ROOT, load("registry", RegistryParams))
     if by_hand := moved_by_hand(registry):
         print(f"rollback: {by_hand}", flush=True)
     graph = graph_digest(load("serve", ServeParams))
-    print(f"rollback: {rollback(registry, arguments.to, graph, arguments.reason, arguments.force)}", flush=True)
-    print("rollback: dvc repro will not promote the replaced version again; restart `make serve` to serve this one")
+    done = rollback(registry, arguments.to, graph, arguments.reason, arguments.force)
+    print(f"rollback: {done}", flush=True)
+    if not done.startswith(NOTHING):
+        print("rollback: dvc repro will not promote the replaced version again; restart `make serve` to serve this one")

@@ -23,6 +23,7 @@ from training.params import DataParams
 Tree = dict[str, Any]
 # They always run, since what they look at is not DVC's; `always changed` alone is no news.
 ALWAYS = "always changed"
+MEND = "the candidate failed verification; read the report, mend the data or the params, then dvc repro"
 
 
 def main(argv: list[str]) -> None:
@@ -122,14 +123,17 @@ def _screen(status: Tree, registry: Registry) -> str:
             f"champion      {champion['name']} version {champion['version']}, graph {champion['graph_digest']}"
         )
     else:
-        lines.append("champion      none yet: dvc repro")
+        refused = status["report"] and not status["report"]["passed"]
+        lines.append(f"champion      none yet: {MEND if refused else 'dvc repro'}")
     whole = len(set(chain.values())) == 1 and champion
     lines.append(f"one digest    {'yes: what is promoted is what was verified' if whole else 'NO, see above'}")
     lines += [
         f"stale         {item['stage']}: {item['why']}\n              {item['command']}" for item in status["stale"]
     ]
     lines += ["", f"registry      {registry.home.shown}", f"report        {paths.REPORT_HTML.relative_to(paths.ROOT)}"]
-    lines += ["next          make serve: answer with the champion · make ui: its lineage in MLflow", ""]
+    if champion:
+        lines += ["next          make serve: answer with the champion · make ui: its lineage in MLflow"]
+    lines += [""]
     return "\n".join(lines)
 
 
@@ -150,4 +154,4 @@ def _gates(report: Tree | None) -> list[str]:
     for gate, outcome in report["gates"].items():
         by_outcome.setdefault(outcome, []).append(gate)
     lines = [f"report        {'passed' if report['passed'] else 'FAILED'}"]
-    return lines + [f"  {outcome:<12}{', '.join(gates)}" for outcome, gates in by_outcome.items()]
+    return lines + [f"  {outcome:<17}{', '.join(gates)}" for outcome, gates in by_outcome.items()]

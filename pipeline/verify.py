@@ -55,7 +55,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--only", nargs="+", choices=names, metavar="GATE", help=f"among {', '.join(names)}")
     parser.add_argument("--version", help="with --only: a version's number, not the one that was registered last")
     asked = parser.parse_args(argv)
-    if asked.version and not asked.only:
+    if asked.version is not None and not asked.only:
         parser.error("--version goes with --only: the stage verifies what was registered last")
     gates, cases = load("gates", GateParams), load_file(Cases, paths.BEHAVIOUR)
     if asked.only:
@@ -90,10 +90,10 @@ def again(names: Sequence[str], number: str | None, gates: GateParams, cases: Ca
 
     Raises GateFails when one fails, Refused when a model gate is asked about a version that `evaluate` did not see.
     """
-    found = candidate.numbered(number) if number else candidate.local()
+    found = candidate.local() if number is None else candidate.numbered(number)
     _introduce(found)
     on_model = [name for name in MODEL_GATES if name in names]
-    if number and on_model:
+    if number is not None and on_model:
         raise Refused(
             f"{', '.join(on_model)}: judged on what evaluate wrote down about the local bundle, which is not kept for "
             f"other versions; leave --version out, or ask for: {', '.join(SERVICE_GATES)}"

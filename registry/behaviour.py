@@ -6,13 +6,20 @@ The kinds are those of CheckList (Ribeiro et al., ACL 2020): minimum function, i
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from registry.branch import Branch
-from registry.contract import Prediction
+from registry.contract import Prediction, is_visible
 from registry.evidence import Behaviour, BehaviourKind, Misbehaviour
 
-Text = Annotated[str, Field(min_length=1)]
+
+def _visible(text: str) -> str:
+    if not is_visible(text):
+        raise ValueError("has no visible characters, so the service would refuse it")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_visible)]
 Label = Annotated[str, Field(min_length=1)]
 
 DROP = 0.1
@@ -52,6 +59,8 @@ class Cases(Branch):
 
     @model_validator(mode="after")
     def _known_labels(self) -> Self:
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("`labels` names a label twice")
         asked = {case.label for case in self.minimum} | {case.toward for case in self.direction}
         if unknown := sorted(asked - set(self.labels)):
             raise ValueError(f"cases name labels that `labels` lacks: {', '.join(map(repr, unknown))}")

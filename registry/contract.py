@@ -3,6 +3,7 @@
 Shape letters used in this package: B texts, T tokens, C classes.
 """
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +22,33 @@ FloatArray = npt.NDArray[np.float32]
 # Letters and symbols that draw nothing: Hangul fillers and the blank Braille cell (Unicode 15, chart notes).
 INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
+MOST_MARKS, JOINER = 30, "\u034f"
+# No combining mark lies below U+0300.
+_MAYBE_MARKS = re.compile(f"[^\0-\u02ff]{{{MOST_MARKS + 1},}}")
+
 
 class ContractError(Refused):
     """A text, a tokenizer or a score that breaks the contract."""
 
 
 def normalise(text: str) -> str:
-    """Unicode NFC (UAX #15): one spelling for é; nothing visible is changed or dropped."""
-    return unicodedata.normalize("NFC", text)
+    """Unicode NFC (UAX #15): one spelling for é; nothing visible is changed or dropped.
+
+    Of more than 30 combining marks in a row, which no language writes, each 30 are closed by U+034F first, as UAX #15's
+    Stream-Safe Text Format says: sorting such a run takes quadratic time, minutes for a megabyte.
+    """
+    return unicodedata.normalize("NFC", _MAYBE_MARKS.sub(_stream_safe, text))
+
+
+def _stream_safe(run: re.Match[str]) -> str:
+    kept, marks = [], 0
+    for char in run[0]:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        if marks > MOST_MARKS:
+            kept.append(JOINER)
+            marks = 1
+        kept.append(char)
+    return "".join(kept)
 
 
 def is_visible(text: str) -> bool:

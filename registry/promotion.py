@@ -9,6 +9,7 @@ from registry.locking import writing
 from registry.report import Report
 from registry.versions import CHAMPION, Known, Registry, RegistryError
 
+NOTHING = "nothing to do"
 AGAIN = "python -m pipeline.promote --again --reason '…'"
 
 
@@ -36,7 +37,7 @@ def promote(registry: Registry, report: Report, graph_digest: Callable[[], str],
         registry.ref(known)
         _require_graph(report, graph_digest())
         if done:
-            return f"nothing to do: version {known.version} ({known.digest}) is the champion, verified as it is served"
+            return f"{NOTHING}: version {known.version} ({known.digest}) is the champion, verified as it is served"
         action = alias.REGRAPH if reigns else alias.PROMOTE
         alias.move(registry, champion, known, action, report.graph_digest, report.sha256, again or "")
     return f"{CHAMPION} is version {known.version} of {known.name} ({known.digest}), graph {report.graph_digest}"
@@ -53,7 +54,7 @@ def rollback(registry: Registry, to: str | None, graph_digest: str, reason: str,
         champion = _champion_if_whole(registry)
         target = registry.numbered(to) if to else _previous(registry, champion)
         if champion and target.version == champion.version:
-            return f"nothing to do: version {target.version} is the champion"
+            return f"{NOTHING}: version {target.version} is the champion"
         registry.ref(target)
         report = registry.report(target.digest, graph_digest)
         passed = report if report and report.passed else None

@@ -39,7 +39,7 @@ def seconds_allowed(headers: Headers, limit_s: float) -> float:
     if value is None:
         return limit_s
     if not _SECONDS.fullmatch(value) or float(value) == 0:
-        raise ApiError(400, "timeout_header", f"{TIMEOUT_HEADER} must be a number of seconds above 0")
+        raise ApiError(400, "timeout_header", f"{TIMEOUT_HEADER} must be a number of seconds above 0 and below 10^9")
     return min(limit_s, float(value))
 
 

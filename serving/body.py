@@ -9,7 +9,8 @@ from serving.errors import ApiError
 
 # A request is two levels deep; anything near this is an attack on the parser, whatever Python's own limit is.
 MAX_DEPTH = 32
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# An unfinished string ends with the body: else each of its escaped quotes would begin another search to the end.
+_STRING = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 

@@ -47,7 +47,7 @@ def _why(listen: ListenParams, name: str, graph_digest: str, error: OSError) -> 
 def _service(listen: ListenParams, name: str, graph_digest: str) -> str | None:
     """What it says about itself, when it is a service of ours."""
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
-    with contextlib.suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         health = httpx.get(f"http://{host}:{listen.port}{listen.route_prefix.rstrip('/')}/health", timeout=ASK_S).json()
         model = health["model"]
         which = f"{model['name']} version {model['version']}, {model['digest']}"

@@ -4,8 +4,9 @@ import contextlib
 import io
 import logging
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 import httpx
@@ -59,8 +60,8 @@ def running(
         yield base_url
     finally:
         with _quiet():
-            _drain(name)
-            _end(name, guest)
+            _while_ray_lives(lambda: _drain(name))
+            _while_ray_lives(lambda: _end(name, guest))
 
 
 def _start(host: str, port: int, request_timeout_s: float | None) -> str:
@@ -118,18 +119,44 @@ def _drain(name: str) -> None:
 def _end(name: str, guest: bool) -> None:
     if not ray.is_initialized():
         return
-    with contextlib.suppress(RayError, RayServeException, TimeoutError):
-        serve.delete(name)
     if guest:
+        with contextlib.suppress(RayError, RayServeException, TimeoutError):
+            serve.delete(name)
         return
     if controller := _controller():
         # `serve.shutdown` would wait for an answer that the controller, ending itself, never gives.
         controller.graceful_shutdown.remote(False)
+        _stop_listening()
         deadline = time.monotonic() + SHUTDOWN_S
         while _controller() and time.monotonic() < deadline:
             time.sleep(POLL_S)
         time.sleep(FAREWELL_S)
     serve.shutdown()
+
+
+def _stop_listening() -> None:
+    """End the proxies at once: one that outlives its routes answers 404, which says that there never was such a one."""
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        if "SERVE_PROXY_ACTOR" in actor["name"]:
+            with contextlib.suppress(ValueError):
+                ray.kill(ray.get_actor(actor["name"], namespace=actor["namespace"]))
+
+
+def _while_ray_lives(work: Callable[[], None]) -> None:
+    """Do it, but stop waiting once a process of our own Ray has ended, as when a signal went to the whole group.
+
+    What is asked of a Ray without its head waits a minute, and then Ray ends this process.
+    """
+    thread = threading.Thread(target=work, daemon=True)
+    if not _is_dying():
+        thread.start()
+    while thread.is_alive() and not _is_dying():
+        thread.join(POLL_S)
+
+
+def _is_dying() -> bool:
+    node = ray._private.worker._global_node
+    return node is not None and bool(node.dead_processes())
 
 
 def _controller() -> Any:

@@ -66,6 +66,18 @@ def test_a_case_with_an_unknown_label_is_refused_by_name() -> None:
         Cases(labels=["bad", "good"], minimum=[Minimum(text="fine", label="fantastic")])
 
 
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        ({"labels": ["a", "a"]}, "twice"),
+        ({"labels": ["a", "b"], "minimum": [{"text": " \t", "label": "a"}]}, "visible"),
+    ],
+)
+def test_a_case_that_could_never_be_asked_is_refused(cases: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Cases.model_validate(cases)
+
+
 def test_the_projects_own_cases_can_be_read() -> None:
     cases = load_file(Cases, paths.BEHAVIOUR)
     assert len(cases.texts()) > 50 and all((cases.minimum, cases.invariance, cases.direction))
@@ -74,5 +86,5 @@ def test_the_projects_own_cases_can_be_read() -> None:
 def test_a_faulty_file_of_cases_is_refused_with_every_fault(tmp_path: Path) -> None:
     file = tmp_path / "behaviour.yaml"
     file.write_text("labels: [a, b]\nminimum: [{text: fine}]\ninvariants: []\n", encoding="utf-8")
-    with pytest.raises(ParamsError, match=r"(?s)behaviour\.minimum\.0\.label: .*behaviour\.invariants: "):
+    with pytest.raises(ParamsError, match=r"(?s)minimum\.0\.label: .*invariants: is not known .*, invariance"):
         load_file(Cases, file)

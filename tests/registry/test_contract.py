@@ -25,6 +25,21 @@ def test_two_spellings_of_one_text_are_one_text() -> None:
     assert contract.normalise(unicodedata.normalize("NFD", "café")) == "café"
 
 
+def test_a_text_of_nothing_but_combining_marks_is_not_sorted_for_minutes() -> None:
+    """UAX #15 section 13; without it NFC sorts the run in quadratic time, here for most of an hour."""
+    marks = "a" + "\u0301" * 500_000 + "\u0316" * 500_000
+    once = contract.normalise(marks)
+    assert once[0] == "á" and once.count("\u0316") == 500_000
+    assert contract.normalise(once[:5000]) == once[:5000]
+
+
+@pytest.mark.parametrize(
+    "text", ["これはとても良いです。" * 9, "a" + "\u0316\u0301" * 15, "привет " * 20, "👩\u200d👩 " * 30]
+)
+def test_what_a_language_writes_is_plain_nfc(text: str) -> None:
+    assert contract.normalise(text) == unicodedata.normalize("NFC", text)
+
+
 def test_padding_leaves_the_mask_out_when_nothing_is_padded() -> None:
     ids_BT, mask_BT = contract.pad([[1, 2], [3, 4]], 0)
     assert mask_BT is None

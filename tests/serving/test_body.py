@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from serving.body import MAX_DEPTH, read_texts
+from serving.body import MAX_DEPTH, parse, read_texts
 from serving.errors import ApiError
 from serving.openapi import EXAMPLES
 from serving.schema import PredictRequest
@@ -39,7 +39,7 @@ BAD = [
     (b"[" * 20_000 + b"]" * 20_000, 400, "too_deep"),
     (b'{"text": "a", "extra": ' + b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"}", 400, "too_deep"),
     (b"[" * 1_000_000, 400, "too_deep"),
-    (b'"' + b"[" * 1000, 400, "too_deep"),
+    (b'"' + b"[" * 1000, 400, "not_json"),
     (b"[]", 422, "body_type"),
     (b"null", 422, "body_type"),
     (b'"text"', 422, "body_type"),
@@ -100,3 +100,11 @@ def test_the_examples_of_the_documentation_are_good_requests() -> None:
     for example in EXAMPLES.values():
         assert read_texts(json.dumps(example["value"]).encode(), max_texts=4).texts
         PredictRequest.model_validate(example["value"])
+
+
+@pytest.mark.parametrize("end", [b"", b"\\"])
+def test_an_unfinished_string_of_escapes_is_read_once_and_not_once_a_quote(end: bytes) -> None:
+    """Once a quote would be 250,000 times 1 MB: no timeout of a test would wait for it."""
+    with pytest.raises(ApiError) as error:
+        parse(b"[" * 33 + b'"' + b'\\"' * 500_000 + end)
+    assert error.value.status == 400
