@@ -60,8 +60,5 @@ format: $(READY) ## rewrite to the house format
 	ruff format .
 	ruff check --fix .
 
-lock-verify-stability: $(READY) ## one good version verified ten times idle and ten beside a busy core
-	python -m benchmarks.verify_stability
-
-check: $(READY) ## whether requirements.lock can be installed from a plain PyPI
+lock-check: $(READY) ## whether requirements.lock can be installed from a plain PyPI
 	python -m pip --isolated install --dry-run --quiet --ignore-installed -r requirements.lock
