@@ -230,6 +230,62 @@ class Shutdown(Seen):
     port_free: bool
 
 
+class Drill(Seen):
+    """One fault inflicted on the running app under load, and what came of it."""
+
+    what: str
+    rule: str
+    """What it may cost, in words."""
+    replicas: int
+    clients: int
+    statuses: dict[str, int]
+    """HTTP status or kind of error -> requests that ended after the fault."""
+    fine: tuple[str, ...]
+    """The statuses that lose nothing here."""
+    may_lose: int
+    """Requests that may get another status, or none."""
+    recovered: bool
+    """Whether what was broken stood again in time and nothing failed any more."""
+    recovery_s: float
+    """From the fault to the first answer after it, and to the last failure."""
+    slowest_s: float
+    looks: int
+    """How often `/health` was asked."""
+    untrue: int
+    """How often its answer was not what clients saw."""
+    untrue_examples: tuple[str, ...]
+    after: Way
+    """The golden rows, asked when it was over."""
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Requests by the status that lost them."""
+        return {status: count for status, count in self.statuses.items() if status not in self.fine}
+
+
+class Faults(Seen):
+    """The drills, in the order in which they were held."""
+
+    drills: dict[str, Drill]
+
+
+class Resident(Seen):
+    """Resident memory of one process while it answered."""
+
+    over_time: tuple[tuple[float, int], ...]
+    """Seconds since the load began, and bytes."""
+
+
+class Memory(Seen):
+    """Resident memory of every process of the graph under steady load, after it had been warmed up."""
+
+    texts: int
+    """Texts answered meanwhile."""
+    seconds: float
+    processes: dict[str, Resident]
+    """Deployment and replica id -> memory."""
+
+
 class Measured(Seen):
     """What a running app showed; its end is measured where it ends."""
 
@@ -241,11 +297,15 @@ class Measured(Seen):
     latency: Latency
     throughput: Throughput
     overload: Overload
+    memory: Memory | None = None
+    """None: not in the set of gates that was asked for."""
 
 
 class AboutService(Measured):
     """All that the service gates look at."""
 
+    faults: Faults | None = None
+    """None: not in the set of gates that was asked for."""
     shutdown: Shutdown
     last_words: str
     """Serve's status and the ends of its logs, as they were before it was told to stop; shown when a gate fails."""

@@ -57,6 +57,12 @@ class GateParams(Branch):
     """Of a forward, for all that is no arithmetic; it is most of what a very small model takes."""
     max_health_s: Seconds = 1.0
     """What `/health` may take under full load; 95 of 100 answers are quicker."""
+    full: bool = False
+    """Also hold the fault drills and watch the memory: minutes more."""
+    max_recovery_s: Seconds = 60.0
+    """From a fault (a killed process, a hung model) to answers without failure."""
+    max_memory_growth: Share = 0.03
+    """Resident memory of a process in the last third of a steady load, as a share above that of the third before."""
     max_shutdown_s: Seconds = 30.0
     """From the order to stop under load to the app's end."""
     deploy_timeout_s: Seconds

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from registry import model_gates, pace_gates, service_gates, strain_gates
+from registry import fault_gates, model_gates, pace_gates, service_gates, strain_gates
 from registry.champion_gate import champion
 from registry.evidence import AboutModel, AboutService, Evidence
 from registry.gate_params import GateParams
@@ -25,12 +25,18 @@ SERVICE_GATES: dict[str, Callable[[AboutService, GateParams], Verdict]] = {
     "latency": pace_gates.latency,
     "throughput": pace_gates.throughput,
     "overload": strain_gates.overload,
+    "faults": fault_gates.faults,
     "shutdown": strain_gates.shutdown,
+    "memory": fault_gates.memory,
 }
 """On what the running app shows."""
 
+FULL = frozenset({"faults", "memory"})
+"""Judged with `gates.full`, or when asked for by name: they take minutes."""
+
 
 def judge(seen: Evidence, limits: GateParams) -> tuple[Verdict, ...]:
-    """Every gate's verdict; none looks at another's."""
+    """Every verdict of the set that `limits` asks for; no gate looks at another's."""
     about_model = [gate(seen, limits) for gate in MODEL_GATES.values()]
-    return (*about_model, *(gate(seen, limits) for gate in SERVICE_GATES.values()))
+    wanted = [gate for name, gate in SERVICE_GATES.items() if limits.full or name not in FULL]
+    return (*about_model, *(gate(seen, limits) for gate in wanted))

@@ -17,6 +17,15 @@ class PromotionRefused(Refused):
     """The champion stays: the report fails, is about something else, or the champion is not the one it expected."""
 
 
+class Unverified(PromotionRefused):
+    """A version that should become champion again has no passing report on the graph as it would be served now."""
+
+    def __init__(self, message: str, version: str, earlier: Report | None) -> None:
+        """`earlier`: its newest passing report on another graph, if this graph's has not failed already."""
+        super().__init__(message)
+        self.version, self.earlier = version, earlier
+
+
 def promote(registry: Registry, report: Report, graph_digest: Callable[[], str], again: str | None = None) -> str:
     """Make the version that a passing report is about the champion; what was done, in a line.
 
@@ -46,8 +55,8 @@ def promote(registry: Registry, report: Report, graph_digest: Callable[[], str],
 def rollback(registry: Registry, to: str | None, graph_digest: str, reason: str, force: bool) -> str:
     """Make an earlier version champion again: `to`, or the one that the champion replaced; what was done, in a line.
 
-    Raises PromotionRefused when no passing report is about its bytes in the graph as it would be served now, unless
-    `force`; damaged bytes are never made champion.
+    Raises Unverified when no passing report is about its bytes in the graph as it would be served now, unless `force`,
+    PromotionRefused when there is none to return to; damaged bytes are never made champion.
     """
     with writing(registry.home):
         alias.settle(registry)
@@ -59,7 +68,8 @@ def rollback(registry: Registry, to: str | None, graph_digest: str, reason: str,
         report = registry.report(target.digest, graph_digest)
         passed = report if report and report.passed else None
         if passed is None and not force:
-            raise PromotionRefused(_unverified(registry, target, graph_digest, report))
+            earlier = None if report else registry.passing_report(target)
+            raise Unverified(_unverified(registry, target, graph_digest, report), target.version, earlier)
         alias.move(registry, champion, target, alias.ROLLBACK, graph_digest, passed.sha256 if passed else None, reason)
     unsafe = "" if passed else "; it is not verified as it would be served now, so that serve asks for --unverified"
     return f"{CHAMPION} is version {target.version} of {target.name} ({target.digest}){unsafe}"

@@ -60,6 +60,12 @@ class Report(BaseModel, frozen=True, extra="forbid"):
         return bool(self.verdicts) and not self.failures and same
 
     @property
+    def measured_at(self) -> str:
+        """UTC, ISO 8601; empty where that was not written down."""
+        machine = self.evidence.get("machine")
+        return str(machine.get("measured_at", "")) if isinstance(machine, dict) else ""
+
+    @property
     def sha256(self) -> str:
         """`sha256:<hex>` of the report as stable JSON."""
         return "sha256:" + hashlib.sha256(dump_json(self.model_dump(mode="json")).encode()).hexdigest()

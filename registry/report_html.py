@@ -40,7 +40,7 @@ def _top(report: Report, seen: Evidence, outcome: str) -> str:
     return (
         f'<header class="{outcome}"><span class=badge>{WORDS[outcome]}</span><h1>{verdict}</h1>'
         f"<p>{escape(report.name)} version {escape(seen.identity.version)} \u00b7 "
-        f"{len(report.verdicts)} gates: {said}</p>"
+        f"{len(report.verdicts)} gates ({escape(str(report.evidence.get('gates', 'default')))} set): {said}</p>"
         f"{failures}<p class=soft>{when}</p></header>"
     )
 

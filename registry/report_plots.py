@@ -107,6 +107,28 @@ def over_time(points: Sequence[tuple[float, int]], largest: int) -> str:
     )
 
 
+def lines(series: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
+    """One line a name against seconds, from 0 to the largest value of all."""
+    longest = max((second for points in series.values() for second, _ in points), default=1.0) or 1.0
+    highest = max((value for points in series.values() for _, value in points), default=1.0) or 1.0
+    drawn = "".join(
+        f'<polyline class="line" points="{_points(points, longest, highest)}"><title>{escape(name)}</title></polyline>'
+        for name, points in series.items()
+    )
+    ticks = f'<text x="{_x(1):.1f}" y="{SIZE - EDGE + 16}" text-anchor="end">{longest:.0f} s</text>'
+    ticks += f'<text x="{EDGE - 6}" y="{_y(1) + 4:.1f}" text-anchor="end">{highest:.0f}</text>'
+    ticks += f'<text x="{EDGE - 6}" y="{_y(0) + 4:.1f}" text-anchor="end">0</text>'
+    return (
+        f'<svg viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(", ".join(series))} over time">'
+        f'<rect class="frame" x="{EDGE}" y="{_y(1):.1f}" width="{_x(1) - EDGE:.1f}" height="{_y(0) - _y(1):.1f}"/>'
+        f'{drawn}{ticks}<text x="{EDGE}" y="10" text-anchor="middle">{escape(unit)}</text></svg>'
+    )
+
+
+def _points(points: Sequence[tuple[float, float]], longest: float, highest: float) -> str:
+    return " ".join(f"{_x(second / longest):.1f},{_y(value / highest):.1f}" for second, value in points)
+
+
 def _x(share: float) -> float:
     return EDGE + share * (SIZE - 1.4 * EDGE)
 

@@ -1,10 +1,14 @@
 """The report's part on the service: pace, batches, strain."""
 
+from collections.abc import Mapping
+from html import escape
 from statistics import median
 
 from registry import report_plots
-from registry.evidence import Evidence
+from registry.evidence import Drill, Evidence
 from registry.report_parts import card, table
+
+MB = 2**20
 
 
 def service(seen: Evidence) -> str:
@@ -39,6 +43,9 @@ def service(seen: Evidence) -> str:
             report_plots.bars({k: float(v) for k, v in ends.items()}, max(end.in_flight, 1), "{:.0f}"),
         ),
     ]
+    if seen.memory:
+        series = {name: [(s, size / MB) for s, size in one.over_time] for name, one in seen.memory.processes.items()}
+        cards.append(card("Resident memory under steady load", report_plots.lines(series, "MB")))
     repeats = "".join(
         f"<tr><td>{number}</td><td>{p50:.1f}</td><td>{p95:.1f}</td><td>{p99:.1f}</td><td>{raw_ms:.1f}</td>"
         f"<td>{served:.0f}</td><td>{raw:.0f}</td><td>{served / raw:.0%}</td></tr>"
@@ -47,4 +54,19 @@ def service(seen: Evidence) -> str:
         )
     )
     columns = ("round", "p50 ms", "p95 ms", "p99 ms", "bare p50 ms", "texts/s", "bare texts/s", "share")
-    return f"<h2>The service</h2><div class=cards>{''.join(cards)}</div>{table(columns, repeats)}"
+    drills = _drills(seen.faults.drills) if seen.faults else ""
+    return f"<h2>The service</h2><div class=cards>{''.join(cards)}</div>{table(columns, repeats)}{drills}"
+
+
+def _drills(drills: Mapping[str, Drill]) -> str:
+    """A row a fault: what was done, what it may cost, what it cost."""
+    rows = "".join(
+        f"<tr><td>{escape(one.what)}<br><span class=soft>{escape(one.rule)}</span></td>"
+        f"<td>{escape(', '.join(f'{count:,} x {status}' for status, count in sorted(one.statuses.items())))}</td>"
+        f"<td>{sum(one.lost.values()):,} of {one.may_lose:,}</td><td>{one.recovery_s:.1f}</td>"
+        f"<td>{one.slowest_s:.1f}</td><td>{one.looks - one.untrue:,} of {one.looks:,}</td>"
+        f"<td>{one.after.answers - one.after.labels_differ:,} of {one.after.answers:,}</td></tr>"
+        for one in drills.values()
+    )
+    columns = ("fault, and what it may cost", "requests", "lost of allowed", "over after s", "longest wait s")
+    return "<h2>What it lives through</h2>" + table((*columns, "/health true", "right afterwards"), rows)

@@ -24,6 +24,13 @@ def seal(report: Report) -> str:
     return f"{'pass' if report.passed else 'fail'} {report.sha256}"
 
 
+def passed_in(tags: Mapping[str, str]) -> list[str]:
+    """The graph digests in which a version passed, by its tags."""
+    prefix = tag("")
+    passed = [name for name, said in tags.items() if name.startswith(prefix) and said.startswith("pass ")]
+    return ["sha256:" + name.removeprefix(prefix) for name in passed]
+
+
 def place(graph_digest: str) -> str:
     """The artifact folder of the report on this graph, below the run's."""
     return f"{FOLDER}/{_hex(graph_digest)}"

@@ -151,6 +151,15 @@ class Registry:
         known = self.known(digest)
         return reports.read(self.client, known.run_id, known.tags, digest, graph_digest) if known else None
 
+    def passing_report(self, known: Known) -> Report | None:
+        """The newest passing report on a version, whatever the graph."""
+        found = [
+            report
+            for graph in reports.passed_in(known.tags)
+            if (report := reports.read(self.client, known.run_id, known.tags, known.digest, graph))
+        ]
+        return max(found, key=lambda report: report.measured_at, default=None)
+
     def model(self) -> "RegisteredModel | None":
         """The registered model with its tags and aliases; None before the first registration."""
         found = self.client.search_registered_models(f"name = '{self.name}'") if self.home.exists else []

@@ -13,8 +13,8 @@ import httpx
 _BATCH = re.compile(r'batch;desc="(\d+)"')
 REQUEST_TIMEOUT_S = 60.0
 OK = "200"
-PAUSE_S = 0.05
-"""What a client waits after a refusal."""
+PAUSE_S, SILENCE_S = 0.05, 0.5
+"""What a client waits after a refusal, and when no answer came at all."""
 POLL_S = 0.02
 
 
@@ -95,10 +95,8 @@ class Load:
                     return
                 answer = await self._ask(client, turn % len(self._texts))
                 self.answers.append(answer)
-                if not answer.status.isdigit():
-                    return  # nobody answers any more; asking on would only burn CPU
                 if answer.status != OK:
-                    await asyncio.sleep(PAUSE_S)
+                    await asyncio.sleep(PAUSE_S if answer.status.isdigit() else SILENCE_S)
 
         async with httpx.AsyncClient(
             headers=self._headers, limits=limits, timeout=REQUEST_TIMEOUT_S, trust_env=False

@@ -8,9 +8,20 @@ import numpy as np
 
 from registry import behaviour
 from registry.contract import Prediction
-from registry.evidence import Batching, Behaviour, Identity, Latency, Measured, Parity, Throughput, Way
+from registry.evidence import (
+    Batching,
+    Behaviour,
+    Identity,
+    Latency,
+    Measured,
+    Memory,
+    Parity,
+    Resident,
+    Throughput,
+    Way,
+)
 from registry.reference import Pace, Reference
-from serving import probe
+from serving import handles, probe
 from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load
 from serving.overload import overload
@@ -22,6 +33,7 @@ REPEATS = 3
 ALONE_TEXTS = 34
 """Golden rows of one repeat, asked one by one."""
 LOAD_S, RAW_S = 2.5, 1.5
+MEMORY_S = 24.0
 
 RUNTIME_NAME = f"{RUNTIME}-{PRECISION}"
 
@@ -57,31 +69,39 @@ class Repeat:
         return sum(a.status == OK for a in self.load) / took_s
 
 
-def measure(
-    target: Target,
-    reference: Reference,
-    golden_texts: Sequence[str],
-    test: Rows,
-    cases: behaviour.Cases,
-    bound: float,
-    say: Say,
-) -> Measured:
-    """Everything but the shutdown. `bound`: how far a score may move with its batch-mates.
+@dataclass(frozen=True)
+class Inquiry:
+    """What a running app is asked, and what its answers are held against."""
+
+    reference: Reference
+    """The registered bundle in a clean process."""
+    golden: Rows
+    test: Rows
+    cases: behaviour.Cases
+    bound: float
+    """How far a score may move with its batch-mates."""
+    say: Say
+    memory: bool = False
+    faults: bool = False
+
+
+def measure(target: Target, inquiry: Inquiry) -> Measured:
+    """Everything but the faults and the shutdown.
 
     Raises ProbeFault when the app stops answering or a replica dies: then nothing is known about the model.
     """
-    say(f"asking {len(golden_texts)} golden rows of the registered bundle in a clean process")
-    golden = Rows(golden_texts, reference.alone(golden_texts)).askable(target)
+    reference, bound, say = inquiry.reference, inquiry.bound, inquiry.say
+    golden, test = inquiry.golden.askable(target), inquiry.test.askable(target)
     say("asking the app who it is, and the table of good and bad requests")
     who, requests = probe.identity(target), probe.contract(target)
     say("asking the behaviour cases")
-    behaves = _behaviour(target, cases)
+    behaves = _behaviour(target, inquiry.cases)
     say("asking the golden rows through the handle, in lists, shuffled, between odd neighbours")
     ways = probe.in_company(target, golden.texts, golden.expected, bound)
-    test = test.askable(target)
     repeats = [_repeat(target, reference, golden.texts, test.texts, number, say) for number in range(REPEATS)]
     say("asking for more than it may queue")
     too_much = overload(target, golden.texts)
+    memory = _memory(target, golden.texts, say) if inquiry.memory else None
     _same_replicas(target, who)
     ways |= {
         "alone": _way([a for repeat in repeats for a in repeat.alone], golden, bound),
@@ -96,6 +116,7 @@ def measure(
         latency=_latency(repeats),
         throughput=_pace(target, repeats),
         overload=too_much,
+        memory=memory,
     )
 
 
@@ -125,6 +146,27 @@ def _repeat(
         raise ProbeFault(f"requests got no answer while it was measured: {dict(silent)}")
     rotated = [*test[start:], *test[:start]]
     return Repeat(alone, raw_ms, load, reference.pace(rotated, target.params.max_batch_size, RAW_S))
+
+
+def _memory(target: Target, texts: Sequence[str], say: Say) -> Memory:
+    """Raises ProbeFault when requests get no answer."""
+    say(f"watching its memory under steady load for {MEMORY_S:g} s")
+    processes = {
+        f"{deployment} {replica}": process
+        for deployment in (handles.INGRESS, handles.MODEL)
+        for replica, process in handles.processes(target.app, deployment).items()
+    }
+    load = Load(target.url, texts, in_flight(target.params), 2 * MEMORY_S, target.headers)
+    load.start()
+    residents = handles.Residents(processes, MEMORY_S).read()
+    answers = load.stop()
+    if silent := Counter(a.status for a in answers if not a.status.isdigit()):
+        raise ProbeFault(f"requests got no answer while its memory was watched: {dict(silent)}")
+    return Memory(
+        texts=sum(a.status == OK for a in answers),
+        seconds=max(a.ended for a in answers) - min(a.began for a in answers),
+        processes={name: Resident(over_time=tuple(seen)) for name, seen in residents.items()},
+    )
 
 
 def replicas(params: ServeParams) -> int:

@@ -25,11 +25,8 @@ def overload(target: Target, texts: Sequence[str]) -> Overload:
     Raises ProbeFault when the app stops answering.
     """
     shortest = sorted(texts, key=len)[: target.params.max_texts]
-    bodies = list(chunks(target, shortest, range(len(shortest))))
     limit = target.params.max_queued_texts * target.params.ingress_replicas
-    asked = -(-int(OVER * limit) // len(shortest)) * len(bodies)
-    requests = [[shortest[row] for row in bodies[number % len(bodies)]] for number in range(asked)]
-    answers, looks = asyncio.run(_drive(target, requests))
+    requests, answers, looks = at_once(target, shortest, OVER)
     after = alone(target, shortest, [row % len(shortest) for row in range(AFTER_TEXTS)])
     return Overload(
         texts=sum(map(len, requests)),
@@ -41,6 +38,20 @@ def overload(target: Target, texts: Sequence[str]) -> Overload:
         after=dict(Counter(answer.status for answer in after)),
         after_ms=tuple(round(answer.ms, 1) for answer in after),
     )
+
+
+def at_once(
+    target: Target, texts: Sequence[str], over: float
+) -> tuple[list[list[str]], list[httpx.Response], list[Look]]:
+    """Ask `over` times as many texts as may be queued, in lists, all at once: the lists, the answers, `/health`.
+
+    Raises ProbeFault when the app stops answering.
+    """
+    bodies = list(chunks(target, texts, range(len(texts))))
+    limit = target.params.max_queued_texts * target.params.ingress_replicas
+    asked = -(-int(over * limit) // len(texts)) * len(bodies)
+    requests = [[texts[row] for row in bodies[number % len(bodies)]] for number in range(asked)]
+    return requests, *asyncio.run(_drive(target, requests))
 
 
 async def _drive(target: Target, requests: Sequence[list[str]]) -> tuple[list[httpx.Response], list[Look]]:

@@ -142,6 +142,12 @@ def in_company(target: Target, texts: Sequence[str], expected: Sequence[Predicti
         }
 
 
+def together(target: Target, texts: Sequence[str], expected: Sequence[Prediction], bound: float) -> Way:
+    """The texts in lists, in order, against `expected`."""
+    with target.client() as client:
+        return _lists(target, client, texts, range(len(texts)), expected, bound)
+
+
 def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, float] | None]:
     encoded, size = encoder_of(target.version.folder)(texts), texts_per_call(target.params)
     try:

@@ -1,7 +1,9 @@
 """Things to register and to promote with: bundles that differ, records, reports, a registry that is quick to make."""
 
 import functools
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,8 +116,31 @@ class Dying:
         if name.split("_")[0] in {"set", "update", "delete", "create", "log", "finalize"}:
             self._left -= 1
             if self._left < 0:
-                raise Killed(name)
+                self.die(name)
         return getattr(self._client, name)
+
+    def die(self, before: str) -> None:
+        """Nothing after it runs."""
+        raise Killed(before)
+
+
+class Killing(Dying):
+    """A client that ends its whole process so."""
+
+    def die(self, before: str) -> None:
+        print(f"killed before {before}", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def promote_and_be_killed(writes: int) -> None:
+    """The stage promote of the project in the current folder, with SIGKILL before its n-th write."""
+    from pipeline import promote
+
+    connect = Registry.client.func
+    client = functools.cached_property(lambda of: Killing(connect(of), writes))
+    client.__set_name__(Registry, "client")
+    Registry.client = client  # type: ignore[method-assign,assignment]
+    promote.main([])
 
 
 @contextmanager

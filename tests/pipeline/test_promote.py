@@ -1,5 +1,7 @@
 """The stage promote: reports are kept, versions promoted, and everything else refused with a remedy."""
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from registry.promotion import PromotionRefused
 from registry.report import Outcome
 from registry.versions import Registry, open_registry
 from tests import registered
+from tests.pipeline import prepared
 
 
 @pytest.fixture
@@ -102,3 +105,38 @@ def test_again_needs_a_reason(project: Path, capsys: pytest.CaptureFixture[str])
             promote.main(words)
         assert leaving.value.code == 2
     assert "go together" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_before_any_of_its_writes_the_next_run_ends_as_if_nothing_had_been(
+    tmp_path: Path, tiny_bundle: Path
+) -> None:
+    """The real stage, SIGKILL, the real database: report, tags, description, journal, alias."""
+    made = prepared.project(tmp_path / "a project", tiny_bundle)
+    version = made.read("artifacts/version.json")
+    report = registered.report(version["digest"], None, "pass", version["graph_digest"])
+    write_json(made.folder / "artifacts/verify/report.json", report.model_dump(mode="json"))
+    write_text(made.folder / "artifacts/verify/report.html", "<h1>report</h1>")
+    killed: list[str] = []
+    for writes in range(30):
+        project = made.copy(tmp_path / f"killed {writes}")
+        code = f"from tests.registered import promote_and_be_killed; promote_and_be_killed({writes})"
+        first = project.run(sys.executable, "-c", code, check=False)
+        if first.returncode == 0:
+            break
+        assert first.returncode == -signal.SIGKILL, first.stderr
+        killed.append(first.stdout.splitlines()[-1])
+        again = project.run(sys.executable, "-m", "pipeline.promote").stdout
+        assert "champion is version 1" in again or "nothing to do" in again
+        where = open_registry(project.folder, RegistryParams(name="tiny", experiment="train-to-serve"))
+        (entry,) = where.journal()
+        assert (entry.settled, entry.to.digest, where.alias()) == (True, version["digest"], "1"), killed[-1]
+        assert where.report(version["digest"], version["graph_digest"]) == report
+        assert not where.client.search_runs([*_experiments(where)], "attributes.status = 'RUNNING'")
+    print(f"{len(killed)} moments:", *killed, sep="\n  ")
+    for write in ("log_text", "set_model_version_tag", "set_registered_model_tag", "set_registered_model_alias"):
+        assert any(write in moment for moment in killed), killed
+
+
+def _experiments(where: Registry) -> list[str]:
+    return [str(experiment.experiment_id) for experiment in where.client.search_experiments()]

@@ -39,13 +39,15 @@ def test_the_champion_before_this_one_returns_and_repro_leaves_it_there(
         promote.main([])
 
 
-def test_what_was_not_verified_as_it_would_be_served_now_needs_force(
-    two_champions: list[str], monkeypatch: pytest.MonkeyPatch
+def test_what_was_never_verified_needs_force(
+    two_champions: list[str], registered_project: Path, tiny_bundle: Path
 ) -> None:
-    monkeypatch.setenv("RAY_SERVE_SOMETHING", "1")
-    with pytest.raises(PromotionRefused, match="--to 1 --force"):
-        rollback.main(["--to", "1", "--reason", "complaints"])
-    rollback.main(["--to", "1", "--force", "--reason", "complaints"])
+    paths.BUNDLE.rename(registered_project / "bundle-2")
+    registered.variant(tiny_bundle, paths.BUNDLE, temperature=2.0)
+    register.main([])
+    with pytest.raises(PromotionRefused, match=r"was never verified .* --to 3 --force"):
+        rollback.main(["--to", "3", "--reason", "complaints"])
+    rollback.main(["--to", "3", "--force", "--reason", "complaints"])
     assert registry().journal()[-1].report_sha256 is None
     assert len(two_champions) == 2
 

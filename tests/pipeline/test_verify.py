@@ -14,10 +14,13 @@ import psutil
 import pytest
 
 from registry.packing import seal
+from registry.params import RegistryParams
 from registry.report import Report
+from registry.versions import open_registry
 from tests import tiny
 from tests.pipeline import prepared
 from tests.project import Project
+from tests.registered import variant
 
 REPORT = "artifacts/verify/report.json"
 OLD = '{"old": "report"}\n'
@@ -199,6 +202,48 @@ def test_an_untrained_model_fails_with_exit_0_and_a_report_that_says_why(project
     assert "champion stays" in (project.folder / "artifacts/verify/report.html").read_text()
     again = verify(project, "--only", "quality")
     assert (again.returncode, "quality" in again.stderr.splitlines()[-1]) == (1, True), again.stderr
+
+
+@pytest.mark.slow
+def test_the_full_set_breaks_the_graph_in_every_way_and_watches_its_memory(project: Project) -> None:
+    project.edit({"gates": {"full": True}})
+    done = verify(project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = report(project)
+    assert found.passed, [v.why for v in found.failures]
+    assert [v.gate for v in found.verdicts][-4:] == ["overload", "faults", "shutdown", "memory"]
+    evidence: Any = found.evidence
+    drills = evidence["faults"]["drills"]
+    assert list(drills) == [
+        *("replica killed", "ingress killed", "clients leave", "half a body", "slow readers", "overload"),
+        *("one of several killed", "poison", "hang"),
+    ]
+    assert set(drills["one of several killed"]["statuses"]) == {"200"}
+    assert all(drill["looks"] > 10 for drill in drills.values())
+    assert evidence["gates"] == "full"
+    page = (project.folder / "artifacts/verify/report.html").read_text()
+    assert "SIGKILL of the only model replica" in page and "Resident memory" in page
+    assert left_over(project) == []
+
+
+@pytest.mark.slow
+def test_a_rollback_to_what_passed_in_another_graph_verifies_it_in_todays(project: Project, tmp_path: Path) -> None:
+    assert verify(project).returncode == 0
+    first = report(project)
+    project.run(sys.executable, "-m", "pipeline.promote")
+    prepared.use(project, variant(project.folder / "artifacts/bundle", tmp_path / "bundle", temperature=1.01))
+    project.pipeline("rollback", "--to", "2", "--force", "--reason", "a second champion")
+    project.edit({"serve": {"max_batch_size": 16}})
+    done = project.pipeline("rollback", "--to", "1", "--reason", "complaints")
+    assert "version 1 passed in another graph; verifying it in today's" in done.stdout
+    assert "champion is version 1" in done.stdout
+    where = open_registry(project.folder, RegistryParams(name="tiny", experiment="train-to-serve"))
+    last, version = where.journal()[-1], where.champion()
+    assert version is not None and (last.action, version.digest) == ("rollback", first.digest)
+    kept = where.report(first.digest, last.graph_digest)
+    assert kept is not None and kept.passed and kept.sha256 == last.report_sha256
+    assert last.graph_digest != first.graph_digest and first.sha256 in str(kept.evidence["on_the_model"])
+    assert left_over(project) == []
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from registry import chance
+from registry.errors import MachineFault
 from registry.evidence import (
     Batching,
     Behaviour,
@@ -14,20 +15,24 @@ from registry.evidence import (
     Case,
     Champion,
     ClassSeen,
+    Drill,
     Evidence,
+    Faults,
     Identity,
     Latency,
+    Memory,
     Misbehaviour,
     Offline,
     Overload,
     Parity,
+    Resident,
     Shutdown,
     SliceSeen,
     Throughput,
     Way,
 )
 from registry.gate_params import Floors, GateParams
-from registry.gates import MODEL_GATES, SERVICE_GATES, judge
+from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, judge
 from registry.report import Verdict
 from training.metrics import CALIBRATION_BINS, calibration_error, confusion, macro_f1
 
@@ -44,6 +49,7 @@ LIMITS = GateParams(
     max_p95_ms=500.0,
     min_share_of_raw=0.25,
     deploy_timeout_s=120.0,
+    full=True,
 )
 OFFLINE = Offline(
     source="rows.csv",
@@ -62,6 +68,30 @@ OFFLINE = Offline(
     confusion=((70, 10), (10, 110)),
     top_scores=(0.9,) * 200,
 )
+DRILL = Drill(
+    what="SIGKILL of the only model replica",
+    rule="503 until the next is up",
+    replicas=1,
+    clients=16,
+    statuses={"200": 300, "503": 40},
+    fine=("200", "503"),
+    may_lose=0,
+    recovered=True,
+    recovery_s=9.0,
+    slowest_s=4.1,
+    looks=150,
+    untrue=0,
+    untrue_examples=(),
+    after=Way(answers=200, labels_differ=0, worst=1e-6),
+)
+MB = 2**20
+
+
+def resident(*megabytes: float) -> dict[str, Resident]:
+    """A process whose memory was read so."""
+    return {"Model r1": Resident(over_time=tuple((float(i), int(mb * MB)) for i, mb in enumerate(megabytes)))}
+
+
 GOOD = Evidence(
     offline=OFFLINE,
     champion=None,
@@ -102,6 +132,8 @@ GOOD = Evidence(
         after={"200": 5},
         after_ms=(30.0,) * 5,
     ),
+    faults=Faults(drills={"replica killed": DRILL}),
+    memory=Memory(texts=3000, seconds=24.0, processes=resident(600, 640, 650, 651, 650, 652, 651, 653, 652)),
     shutdown=Shutdown(in_flight=16, finished=16, refused=0, lost={}, seconds=3.0, orphans=(), port_free=True),
     last_words="serve.status(): RUNNING",
 )
@@ -117,6 +149,11 @@ def verdict(gate: str, seen: Evidence = GOOD, limits: GateParams = LIMITS) -> Ve
 def with_(part: str, **changes: Any) -> Evidence:
     """Good evidence with one part changed."""
     return GOOD.model_copy(update={part: getattr(GOOD, part).model_copy(update=changes)})
+
+
+def drilled(**changes: Any) -> Evidence:
+    """Good evidence with one drill changed."""
+    return with_("faults", drills={"replica killed": DRILL.model_copy(update=changes)})
 
 
 def against(ours: np.ndarray, theirs: np.ndarray, truth: np.ndarray, **changes: Any) -> Evidence:
@@ -148,6 +185,27 @@ def test_good_evidence_passes_every_gate_in_the_order_of_the_report() -> None:
     assert [v.gate for v in verdicts] == [*MODEL_GATES, *SERVICE_GATES]
     assert {v.outcome for v in verdicts} == {"pass"}
     assert all(v.why and v.question.endswith("?") and v.reproduce.startswith("python -m ") for v in verdicts)
+
+
+def test_the_full_set_is_judged_only_when_it_is_asked_for() -> None:
+    default = LIMITS.model_copy(update={"full": False})
+    assert {v.gate for v in judge(GOOD, LIMITS)} - {v.gate for v in judge(GOOD, default)} == FULL
+
+
+@pytest.mark.parametrize("gate", sorted(FULL))
+def test_a_gate_of_the_full_set_without_evidence_is_no_verdict(gate: str) -> None:
+    unseen = GOOD.model_copy(update={"faults": None, "memory": None})
+    with pytest.raises(MachineFault, match=r"gates\.full"):
+        SERVICE_GATES[gate](unseen, LIMITS)
+
+
+def test_memory_that_an_allocator_takes_and_gives_is_no_leak() -> None:
+    small = with_("memory", processes=resident(60, 60, 60, 61, 62, 61, 66, 67, 66))
+    assert verdict("memory", small).outcome == "pass"
+
+
+def test_what_the_rule_of_a_fault_allows_is_no_loss() -> None:
+    assert verdict("faults", drilled(statuses={"200": 9, "500": 16}, may_lose=16)).outcome == "pass"
 
 
 BROKEN = {
@@ -198,6 +256,16 @@ BROKEN = {
     "health slow under load": ("overload", with_("overload", health_s=(0.1,) * 18 + (3.0, 3.0)), "max_health_s"),
     "no recovery": ("overload", with_("overload", after={"200": 1, "503": 4}), "did not recover"),
     "errors under load": ("throughput", with_("throughput", statuses={"200": 299, "500": 1}), "500"),
+    "a fault that costs more than its rule": ("faults", drilled(statuses={"200": 9, "500": 1}), "{'500': 1}, the rule"),
+    "a fault that stays": ("faults", drilled(recovered=False), "had not recovered"),
+    "a fault that lasts": ("faults", drilled(recovery_s=61.0), "max_recovery_s is 60"),
+    "health that lies": ("faults", drilled(untrue=3, untrue_examples=("200 while",)), "lied 3 of 150 times"),
+    "mixed up after a fault": ("faults", drilled(after=Way(answers=9, labels_differ=2, worst=0.4)), "2 of 9 golden"),
+    "memory that grows": (
+        "memory",
+        with_("memory", processes=resident(600, 610, 620, 630, 640, 650, 660, 670, 680)),
+        "grew by 30 MB on 640 MB, 31,457 bytes a text",
+    ),
     "a lost request": ("shutdown", with_("shutdown", lost={"ReadError": 1}), "lost"),
     "a process left": ("shutdown", with_("shutdown", orphans=("raylet 77",)), "raylet 77"),
     "a port left": ("shutdown", with_("shutdown", port_free=False), "port"),

@@ -1,0 +1,52 @@
+"""A version that passed in another graph, verified in the graph as it would be served now: for rollback."""
+
+import time
+
+from pipeline import candidate, measuring, paths
+from pipeline.judging import asking, introduce, report_on, say, show
+from pipeline.params import load, load_file
+from registry import report_html
+from registry.behaviour import Cases
+from registry.evidence import Evidence, Offline
+from registry.files import write_text
+from registry.gate_params import GateParams
+from registry.gates import FULL, MODEL_GATES, SERVICE_GATES
+from registry.report import Report
+
+PAGE = paths.REPORT_HTML.parent / "rollback.html"
+
+
+def reverify(number: str, earlier: Report) -> Report:
+    """Measure its service anew; its page is written to PAGE.
+
+    What `earlier` says of the model holds: the bytes are the same, only the graph is another. Raises VerifyFault when
+    it cannot be measured.
+    """
+    began, gates, cases = time.monotonic(), load("gates", GateParams), load_file(Cases, paths.BEHAVIOUR)
+    found = candidate.numbered(number)
+    introduce(found)
+    wanted = FULL if gates.full else frozenset[str]()
+    with asking(found, gates, cases, wanted) as inquiry:
+        service = measuring.about_service(found, gates, inquiry)
+    kept = earlier.evidence["offline"]
+    seen = Evidence(**dict(service), offline=Offline.model_validate({**_object(kept), "top_scores": ()}), champion=None)
+    on_model = [verdict for verdict in earlier.verdicts if verdict.gate in MODEL_GATES]
+    on_service = [gate(seen, gates) for name, gate in SERVICE_GATES.items() if gates.full or name not in FULL]
+    report = report_on(found, gates, seen, (*on_model, *on_service), time.monotonic() - began)
+    report = report.model_copy(
+        update={
+            "baseline_digest": earlier.baseline_digest,
+            "evidence": {
+                **report.evidence,
+                "on_the_model": f"as in report {earlier.sha256}, graph {earlier.graph_digest}",
+            },
+        }
+    )
+    write_text(PAGE, report_html.render(report, seen, gates.min_support))
+    show(report.verdicts)
+    say(f"{'passed' if report.passed else 'failed'} after {time.monotonic() - began:.1f} s; the report: {PAGE}")
+    return report
+
+
+def _object(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,148 @@
+"""Faults inflicted on a running app under load -> what each cost, how long it lasted, what `/health` said of it."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from registry.evidence import Drill
+from serving.load import OK, Answer, Load
+from serving.measure import Rows, in_flight, replicas
+from serving.probe import ProbeFault, Target, together
+from serving.truth import LAG_S, REFUSED, Look, untrue
+
+LOOK_EVERY_S, LOOK_TIMEOUT_S = 0.1, 2.0
+FIRST_ANSWERS_S = 30.0
+LONGEST_S = 600.0
+STEADY_S = 2.0
+"""How long nothing may fail before a service counts as recovered."""
+POLL_S = 0.2
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done to the app, and the rule that says what it may cost."""
+
+    what: str
+    rule: str
+    inflict: Callable[[], "Counter[str]"]
+    """Does it; the statuses of the requests that are part of the fault."""
+    fine: frozenset[str] = frozenset({OK})
+    """Statuses that lose nothing here."""
+    may_lose: int = 0
+    """Requests that may get another status, or none."""
+    lag_s: float = LAG_S
+    """How long `/health` may take to notice."""
+    healed: Callable[[], bool] = field(default=lambda: True)
+    """Whether all that was broken stands again."""
+
+
+class Drills:
+    """A steady load on a running app, and `/health` watched beside it, for the faults that are inflicted meanwhile."""
+
+    def __init__(self, target: Target, golden: Rows, recovery_s: float, bound: float) -> None:
+        """`recovery_s`: how long a fault may last; `bound`: how far a score may move with its batch-mates."""
+        self._target, self._golden, self._recovery_s, self._bound = target, golden, recovery_s, bound
+        self._clients = in_flight(target.params)
+        self._load = Load(target.url, golden.texts, self._clients, LONGEST_S, target.headers)
+        self._watch = _Watch(target)
+
+    def __enter__(self) -> Self:
+        """Raises ProbeFault when the app does not answer."""
+        self._load.start()
+        self._watch.start()
+        if not self._load.wait_for(2 * self._clients, FIRST_ANSWERS_S):
+            raise ProbeFault(f"no load was answered within {FIRST_ANSWERS_S:g} s, before any fault")
+        # As long as /health may lag, so that every look has a past to be judged by.
+        time.sleep(LAG_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.stop()
+        self._load.stop()
+
+    def hold(self, fault: Fault) -> Drill:
+        """Inflict it, wait until answers are steady again or the time is up, ask the golden rows.
+
+        Raises ProbeFault when the app does not answer at all after it.
+        """
+        seen, struck = len(self._load.answers), time.monotonic()
+        own = fault.inflict()
+        recovered = _wait(lambda: fault.healed() and _steady(self._load.answers[seen:], struck), self._recovery_s)
+        over = time.monotonic()
+        after = together(self._target, self._golden.texts, self._golden.expected, self._bound)
+        since = [answer for answer in self._load.answers[seen:] if struck <= answer.ended <= over]
+        looks = [look for look in self._watch.looks if struck <= look.began <= over]
+        lies = untrue(looks, list(self._load.answers), fault.lag_s)
+        return Drill(
+            what=fault.what,
+            rule=fault.rule,
+            replicas=replicas(self._target.params),
+            clients=self._clients,
+            statuses=dict(Counter(answer.status for answer in since) + own),
+            fine=tuple(sorted(fault.fine)),
+            may_lose=fault.may_lose,
+            recovered=recovered,
+            recovery_s=round(_lasted(since, struck), 2),
+            slowest_s=round(max((answer.ended - answer.began for answer in since), default=0.0), 2),
+            looks=len(looks),
+            untrue=len(lies),
+            untrue_examples=tuple(lies[:SHOWN]),
+            after=after,
+        )
+
+
+def _steady(since: Sequence[Answer], struck: float) -> bool:
+    good = any(answer.status == OK and answer.began >= struck for answer in since)
+    return good and time.monotonic() - max(struck, _last_failure(since, struck)) >= STEADY_S
+
+
+def _last_failure(since: Sequence[Answer], struck: float) -> float:
+    return max((answer.ended for answer in since if answer.status not in {OK, *REFUSED}), default=struck)
+
+
+def _lasted(since: Sequence[Answer], struck: float) -> float:
+    """Seconds from the fault to the first answer of those asked after it, and to the last failure."""
+    first = min((answer.ended for answer in since if answer.status == OK and answer.began >= struck), default=None)
+    return max(_last_failure(since, struck), first if first is not None else time.monotonic()) - struck
+
+
+def _wait(true: Callable[[], bool], at_most_s: float) -> bool:
+    until = time.monotonic() + at_most_s
+    while not (met := true()) and time.monotonic() < until:
+        time.sleep(POLL_S)
+    return met
+
+
+class _Watch:
+    """Asks `/health` ten times a second."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self.looks = target, list[Look]()
+        self._stop, self._thread = threading.Event(), threading.Thread(target=self._ask, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(2 * LOOK_TIMEOUT_S)
+
+    def _ask(self) -> None:
+        with httpx.Client(headers=dict(self._target.headers), timeout=LOOK_TIMEOUT_S, trust_env=False) as client:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                try:
+                    status = str(client.get(f"{self._target.url}/health").status_code)
+                except httpx.HTTPError as error:
+                    status = type(error).__name__
+                self.looks.append(Look(began, time.monotonic(), status))
+                self._stop.wait(max(0.0, began + LOOK_EVERY_S - time.monotonic()))
