@@ -15,12 +15,15 @@ import numpy as np
 from registry.bundle import MODEL, VersionRef
 from registry.contract import Encoded, Encoder, FloatArray
 from registry.scorer import Scorer, TorchForward
+from serving import model
 from serving.admission import Admission
+from serving.health import Monitor
 from serving.ingress import Ingress
 from serving.messages import Scored
 from serving.replica import Replica, load_bundle
 from tests.serving.fakes import Forward, instead
 
+KEPT: list[np.ndarray] = []
 Change = Callable[[Forward, Sequence[Encoded]], FloatArray]
 
 
@@ -59,6 +62,12 @@ def half_precision(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
 def slow(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
     """More than half a second on top of every forward."""
     time.sleep(0.6)
+    return real(encoded)
+
+
+def leaking(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
+    """Every forward keeps two megabytes for ever."""
+    KEPT.append(np.ones(2**18))
     return real(encoded)
 
 
@@ -127,6 +136,35 @@ class NeverFull(Ingress):
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
         self._predictor = replace(self._predictor, admission=Admission(10**9))
+
+
+class LosesTheDead(Ingress):
+    """What was with a replica that died is not asked again."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        model.GONE = ()  # type: ignore[assignment]
+
+
+class BlindHealth(Ingress):
+    """Whatever the canary says, all is well."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._predictor.monitor.__class__ = _BlindMonitor
+
+
+class _BlindMonitor(Monitor):
+    @property
+    def fault(self) -> None:
+        return None
+
+
+class NobodyAlone(Replica):
+    """One text that the model fails on fails its batch-mates."""
+
+    def _alone(self, _: Encoded) -> None:
+        return None
 
 
 class LyingHealth(Ingress):

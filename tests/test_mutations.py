@@ -7,8 +7,10 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,17 @@ from pipeline.params import load, load_file
 from registry import bundle
 from registry.behaviour import Cases
 from registry.bundle import VersionRef
-from registry.evidence import AboutService
+from registry.evidence import AboutService, Faults
 from registry.files import write_json
 from registry.gate_params import GateParams
 from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
-from serving import app, measure
+from serving import app, drills, measure
+from serving.drill import Drills
 from serving.graph import graph_digest
 from serving.ingress import Ingress
-from serving.measure import Rows
+from serving.measure import Inquiry, Rows
 from serving.params import ServeParams
 from serving.probe import Target
 from serving.replica import Load, Replica, load_bundle
@@ -43,8 +46,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.mutation]
 
 HOST, NONCE = "127.0.0.1", "this deployment"
 SERVE = ServeParams(num_cpus=0.5, max_batch_size=16, max_queued_texts=256)
-# One round is enough to see what is broken.
-GATES = [name for name in SERVICE_GATES if name != "shutdown"]
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,7 @@ class Bench:
     version: VersionRef
     other: Path
     """Another bundle, of other weights."""
-    reference: Reference
-    golden: list[str]
-    cases: Cases
+    inquiry: Inquiry
     limits: GateParams
 
 
@@ -96,7 +95,14 @@ PROCESS = {
     "other serve params than verified": Mutant({"identity"}, serve=SERVE.model_copy(update={"max_batch_size": 8})),
     "an old app on the port": Mutant({"identity"}, nonce="an older deployment"),
     "one text at a time": Mutant({"batching"}, replica=mutants.OneByOne),
+    "leaking memory": Mutant({"memory"}, forward(mutants.leaking)),
 }
+UNDER_FAULTS: dict[str, tuple[str, str, Mutant]] = {
+    "a death loses its texts": ("replica killed", "500", Mutant({"faults"}, ingress=mutants.LosesTheDead)),
+    "a /health that never doubts": ("replica killed", "/health lied", Mutant({"faults"}, ingress=mutants.BlindHealth)),
+    "poison for its batch-mates": ("poison", "500", Mutant({"faults"}, replica=mutants.NobodyAlone)),
+}
+"""What is broken -> the drill that shows it, and a word of what the gate must say."""
 
 
 def _stale(bench: Bench) -> Load:
@@ -118,24 +124,23 @@ def bench(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path, tiny_vers
         cluster(RayParams(num_cpus=4)),
     ):
         serve.start(proxy_location="HeadOnly", http_options={"host": HOST, "port": port})
-        cases = load_file(Cases, folder / "behaviour.yaml")
-        yield Bench(port, tiny_version, folder / "other", reference, golden, cases, limits)
+        rows = Rows(golden, reference.alone(golden))
+        cases, bound = load_file(Cases, folder / "behaviour.yaml"), limits.max_batch_bound
+        inquiry = Inquiry(reference, rows, rows, cases, bound, say=lambda _: None)
+        yield Bench(port, tiny_version, folder / "other", inquiry, limits)
         serve.shutdown()
 
 
-def caught(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The gates that fail on this mutant, with what they say."""
-    monkeypatch.setattr(measure, "REPEATS", 1)
-    monkeypatch.setattr(measure, "ALONE_TEXTS", 20)
-    monkeypatch.setattr(measure, "LOAD_S", 1.5)
-    monkeypatch.setattr(measure, "RAW_S", 0.5)
+@contextmanager
+def broken_app(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    """The mutant up and running."""
     monkeypatch.setattr(app, "Ingress", mutant.ingress)
     monkeypatch.setattr(app, "Replica", mutant.replica)
     built = app.build(bench.version, mutant.serve, nonce=mutant.nonce, verified=False, load=mutant.load(bench))
     with running(
         built, host=HOST, port=bench.port, name="mutant", route_prefix="/mutant", timeout_s=mutant.timeout_s
     ) as url:
-        target = Target(
+        yield Target(
             url=url,
             app="mutant",
             version=bench.version,
@@ -145,12 +150,19 @@ def caught(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> dic
             nonce=NONCE,
             headers={},
         )
-        rows = Rows(bench.golden, bench.reference.alone(bench.golden))
-        bound = bench.limits.max_batch_bound
-        seen = measure.measure(target, bench.reference, bench.golden, rows, bench.cases, bound, lambda _: None)
+
+
+def caught(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The gates that fail on this mutant, with what they say."""
+    for name, short in {"REPEATS": 1, "ALONE_TEXTS": 20, "LOAD_S": 1.5, "RAW_S": 0.5, "MEMORY_S": 9.0}.items():
+        monkeypatch.setattr(measure, name, short)
+    watched = "memory" in mutant.caught_by
+    with broken_app(bench, mutant, monkeypatch) as target:
+        seen = measure.measure(target, replace(bench.inquiry, memory=watched))
     # The shutdown gate has tests of its own (tests/serving/test_running.py); nobody asks it here.
     about = AboutService.model_construct(**dict(seen))
-    verdicts = [SERVICE_GATES[name](about, bench.limits) for name in GATES]
+    gates = [name for name in SERVICE_GATES if name not in {"shutdown", "faults"} and (watched or name != "memory")]
+    verdicts = [SERVICE_GATES[name](about, bench.limits) for name in gates]
     return {verdict.gate: verdict.why for verdict in verdicts if verdict.outcome == "fail"}
 
 
@@ -163,6 +175,22 @@ def test_a_broken_process_is_caught(bench: Bench, broken: str, monkeypatch: pyte
     found = caught(bench, PROCESS[broken], monkeypatch)
     print(f"{broken}: caught by {', '.join(found) or 'nobody'}")
     assert set(found) >= PROCESS[broken].caught_by, found
+
+
+@pytest.mark.parametrize("broken", UNDER_FAULTS)
+def test_what_breaks_only_under_a_fault_is_caught(bench: Bench, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, word, mutant = UNDER_FAULTS[broken]
+    if name == "poison":
+        _, faulty = drills.planted(bench.version, SERVE, lambda _: False)
+        mutant = replace(mutant, load=lambda _: faulty)
+    inquiry = bench.inquiry
+    with broken_app(bench, mutant, monkeypatch) as target, Drills(target, inquiry.golden, 30, inquiry.bound) as loaded:
+        faults = chain(drills.on_any(target, inquiry.golden.texts), drills.on_planted(target))
+        held = loaded.hold(next(fault for found, fault in faults if found == name))
+    about = AboutService.model_construct(faults=Faults(drills={name: held}))
+    verdict = SERVICE_GATES["faults"](about, bench.limits)
+    print(f"{broken}: caught by faults, {name}: {verdict.why}")
+    assert verdict.outcome == "fail" and word in verdict.why, verdict
 
 
 def test_a_replica_that_holds_other_bytes_never_comes_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
