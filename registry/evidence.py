@@ -255,7 +255,7 @@ class Drill(Seen):
     """How often its answer was not what clients saw."""
     untrue_examples: tuple[str, ...]
     after: Way
-    """The golden rows, asked when it was over."""
+    """Some of the golden rows, asked when it was over."""
 
     @property
     def lost(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 import httpx
+from ray.exceptions import RayError
 
 from registry.evidence import Drill
 from serving.load import OK, Answer, Load
@@ -22,7 +23,7 @@ LONGEST_S = 600.0
 STEADY_S = 2.0
 """How long nothing may fail before a service counts as recovered."""
 POLL_S = 0.2
-SHOWN = 3
+SHOWN, AFTER_TEXTS = 3, 64
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Drills:
         self._load.start()
         self._watch.start()
         if not self._load.wait_for(2 * self._clients, FIRST_ANSWERS_S):
+            self.__exit__(None, None, None)
             raise ProbeFault(f"no load was answered within {FIRST_ANSWERS_S:g} s, before any fault")
         # As long as /health may lag, so that every look has a past to be judged by.
         time.sleep(LAG_S)
@@ -70,15 +72,19 @@ class Drills:
         self._load.stop()
 
     def hold(self, fault: Fault) -> Drill:
-        """Inflict it, wait until answers are steady again or the time is up, ask the golden rows.
+        """Inflict it, wait until answers are steady again or the time is up, ask some of the golden rows.
 
         Raises ProbeFault when the app does not answer at all after it.
         """
         seen, struck = len(self._load.answers), time.monotonic()
-        own = fault.inflict()
+        try:
+            own = fault.inflict()
+        except (RayError, OSError) as error:
+            raise ProbeFault(f"{fault.what}: {type(error).__name__} {error}") from error
         recovered = _wait(lambda: fault.healed() and _steady(self._load.answers[seen:], struck), self._recovery_s)
         over = time.monotonic()
-        after = together(self._target, self._golden.texts, self._golden.expected, self._bound)
+        few = slice(0, AFTER_TEXTS)
+        after = together(self._target, self._golden.texts[few], self._golden.expected[few], self._bound)
         since = [answer for answer in self._load.answers[seen:] if struck <= answer.ended <= over]
         looks = [look for look in self._watch.looks if struck <= look.began <= over]
         lies = untrue(looks, list(self._load.answers), fault.lag_s)

@@ -33,6 +33,7 @@ class Ending:
         self._load = Load(target.url, texts, clients, LONGEST_END_S, target.headers)
         self._load.start()
         if not self._load.wait_for(1, FIRST_ANSWER_S):
+            self._load.stop()
             raise ProbeFault(f"no request was answered within {FIRST_ANSWER_S:g} s of the last load")
         # Once all clients have had an answer, they are spread over the way and not all at the entrance.
         self._load.wait_for(2 * clients, SETTLE_S)
@@ -40,12 +41,17 @@ class Ending:
         self._ordered = self._down = time.monotonic()
 
     def app_is_down(self) -> None:
-        """Call it when the app's block has been left."""
+        """Call it when the app's block has been left, and before Ray is.
+
+        While Ray shuts down, a thread that happens to free one of its references ends the whole process: the load's
+        ends here.
+        """
         self._down = time.monotonic()
+        self._load.stop()
 
     def seen(self, host: str, port: int) -> Shutdown:
         """What became of what was in flight when the order came, and what is left."""
-        answers = self._load.stop()
+        answers = self._load.answers
         statuses = Counter(a.status for a in answers if a.began < self._ordered <= a.ended)
         _, alive = psutil.wait_procs(self._processes, timeout=ORPHAN_S)
         return Shutdown(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from ray.exceptions import RayError
 
 from registry import behaviour
 from registry.contract import Prediction
@@ -33,7 +34,7 @@ REPEATS = 3
 ALONE_TEXTS = 34
 """Golden rows of one repeat, asked one by one."""
 LOAD_S, RAW_S = 2.5, 1.5
-MEMORY_S = 24.0
+MEMORY_S = 20.0
 
 RUNTIME_NAME = f"{RUNTIME}-{PRECISION}"
 
@@ -158,8 +159,12 @@ def _memory(target: Target, texts: Sequence[str], say: Say) -> Memory:
     }
     load = Load(target.url, texts, in_flight(target.params), 2 * MEMORY_S, target.headers)
     load.start()
-    residents = handles.Residents(processes, MEMORY_S).read()
-    answers = load.stop()
+    try:
+        residents = handles.Residents(processes, MEMORY_S).read()
+    except RayError as error:
+        raise ProbeFault(f"its memory could not be read: {type(error).__name__} {error}") from error
+    finally:
+        answers = load.stop()
     if silent := Counter(a.status for a in answers if not a.status.isdigit()):
         raise ProbeFault(f"requests got no answer while its memory was watched: {dict(silent)}")
     return Memory(

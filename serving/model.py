@@ -17,8 +17,8 @@ GONE = (ActorDiedError, ActorUnavailableError, ReplicaUnavailableError)
 RETRY_PAUSE_S = 0.05
 
 
-class _OtherVersion(Exception):
-    """A replica holds other bytes; so it is during a rolling update."""
+class _NotHere(Exception):
+    """A replica cannot answer: it holds other bytes, as during a rolling update, or its model hangs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,12 +76,12 @@ class Model:
         try:
             scored = await _ask(self._handle.score, self._digest, [text.encoded for text in texts])
             if scored is None:
-                raise _OtherVersion
+                raise _NotHere
             for text, one in zip(texts, scored, strict=True):
                 if not text.answer.done():
                     text.answer.set_result(one)
-        except (*GONE, _OtherVersion):
-            # A prediction is pure: what was with a replica that died is asked again elsewhere.
+        except (*GONE, _NotHere):
+            # A prediction is pure: what was with a replica that died or hangs is asked again elsewhere.
             await asyncio.sleep(RETRY_PAUSE_S)
             self._waiting.extendleft(reversed(texts))
         except DeploymentUnavailableError:

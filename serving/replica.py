@@ -65,6 +65,7 @@ class Replica:
         self._name = str(serve.get_replica_context().replica_id.unique_id)
         self._stuck_after_s = stuck_after_s
         self._batch_began: float | None = None
+        self._hangs = False
         self._free = asyncio.Event()
         self._free.set()
         # Two threads, so that a canary never waits behind a batch: torch lets go of the lock while it computes.
@@ -80,13 +81,16 @@ class Replica:
     async def score(self, digest: str, encoded: Sequence[Encoded]) -> list[Scored] | None:
         """The answers to one call's texts, computed together with whatever other calls are waiting.
 
-        None when this replica does not hold the bundle of that digest: the token ids are not for its model.
+        None when they are to be asked elsewhere: the bundle of that digest is not here, so that the token ids are not
+        for this model, or the model hangs.
         """
         if digest != self._scorer.digest:
             return None
         # Serve closes a batch by its clock even while the model is busy, and many small ones would line up.
         # So calls join the queue only when the model is free, all that came meanwhile at once.
         await self._free.wait()
+        if self._hangs:
+            return None
         scored: list[Scored] = await self._together(encoded)
         return scored
 
@@ -98,7 +102,7 @@ class Replica:
             texts = [encoded for call in calls for encoded in call]
             done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._batch, texts)
         finally:
-            self._batch_began = None
+            self._batch_began, self._hangs = None, False
             self._free.set()
         scored = iter(done)
         return [list(islice(scored, len(call))) for call in calls]
@@ -138,6 +142,9 @@ class Replica:
     async def _fault(self) -> str | None:
         began = self._batch_began
         if began is not None and time.monotonic() - began > self._stuck_after_s:
+            self._hangs = True
+            # Who waits for the model waits in vain; elsewhere there may be one that answers.
+            self._free.set()
             return f"a batch has been in the model for more than {self._stuck_after_s:g} s"
         asked = asyncio.get_running_loop().run_in_executor(self._canary_thread, self._replay)
         try:
