@@ -84,8 +84,9 @@ def on_planted(target: Target) -> Iterator[tuple[str, Fault]]:
         "hang",
         Fault(
             f"a text hangs the model of one replica for ever (deadline {target.params.request_timeout_s:g} s)",
-            f"what that replica holds, at most {held} texts, gets 408 or 503; the replica is replaced",
+            f"what that replica holds, at most {held} texts, gets 408; some may get 503 until it is replaced",
             partial(_ask, target, HANG, {"408", "503"}),
+            fine=frozenset({OK, "503"}),
             may_lose=held,
             lag_s=LAG_S + target.params.request_timeout_s,
             healed=_replaced(target, handles.MODEL),

@@ -29,3 +29,5 @@ class Alive:
     """What the replica holds, computed from the bytes it loaded: digest, runtime, precision, device, labels, …"""
     replica: str = ""
     """Its id."""
+    hangs: bool = False
+    """Its model has a batch that does not end: it answers no texts, and others may."""

@@ -15,6 +15,8 @@ from serving.messages import Alive, Scored
 
 GONE = (ActorDiedError, ActorUnavailableError, ReplicaUnavailableError)
 RETRY_PAUSE_S = 0.05
+OTHERS = 5
+"""How often another replica is looked for when one hangs; Serve chooses at random until it has replaced it."""
 
 
 class _NotHere(Exception):
@@ -46,8 +48,12 @@ class Model:
         return await waiting.answer
 
     async def canary(self) -> Alive:
-        """One replica's answer to a canary, beside the calls that carry texts."""
+        """One replica's answer to a canary, beside the calls that carry texts; a hung one's only if none answers."""
         alive: Alive = await _ask(self._handle.canary)
+        for _ in range(OTHERS):
+            if not alive.hangs:
+                break
+            alive = await _ask(self._handle.canary)
         return alive
 
     def _send(self) -> None:

@@ -131,7 +131,8 @@ class Replica:
 
     async def canary(self) -> Alive:
         """Answer a text whose answer is known, outside the batches; for `/health`."""
-        return Alive(await self._fault(), self._loaded(), self._name)
+        fault = await self._fault()
+        return Alive(fault, self._loaded(), self._name, self._hangs)
 
     async def check_health(self) -> None:
         """Serve asks every second and replaces the replica after three failures. Raises Unhealthy."""

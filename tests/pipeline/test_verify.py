@@ -20,7 +20,6 @@ from registry.versions import open_registry
 from tests import tiny
 from tests.pipeline import prepared
 from tests.project import Project
-from tests.registered import variant
 
 REPORT = "artifacts/verify/report.json"
 OLD = '{"old": "report"}\n'
@@ -214,10 +213,8 @@ def test_the_full_set_breaks_the_graph_in_every_way_and_watches_its_memory(proje
     assert [v.gate for v in found.verdicts][-4:] == ["overload", "faults", "shutdown", "memory"]
     evidence: Any = found.evidence
     drills = evidence["faults"]["drills"]
-    assert list(drills) == [
-        *("replica killed", "ingress killed", "clients leave", "half a body", "slow readers", "overload"),
-        *("one of several killed", "poison", "hang"),
-    ]
+    on_any = {"replica killed", "ingress killed", "clients leave", "half a body", "slow readers", "overload"}
+    assert drills.keys() == on_any | {"one of several killed", "poison", "hang"}
     assert set(drills["one of several killed"]["statuses"]) == {"200"}
     assert all(drill["looks"] > 10 for drill in drills.values())
     assert evidence["gates"] == "full"
@@ -227,11 +224,14 @@ def test_the_full_set_breaks_the_graph_in_every_way_and_watches_its_memory(proje
 
 
 @pytest.mark.slow
-def test_a_rollback_to_what_passed_in_another_graph_verifies_it_in_todays(project: Project, tmp_path: Path) -> None:
+def test_a_rollback_to_what_passed_in_another_graph_verifies_it_in_todays(
+    project: Project, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
     assert verify(project).returncode == 0
     first = report(project)
     project.run(sys.executable, "-m", "pipeline.promote")
-    prepared.use(project, variant(project.folder / "artifacts/bundle", tmp_path / "bundle", temperature=1.01))
+    seal(tiny_checkpoint, tmp_path / "bundle", temperature=1.01)
+    prepared.use(project, tmp_path / "bundle")
     project.pipeline("rollback", "--to", "2", "--force", "--reason", "a second champion")
     project.edit({"serve": {"max_batch_size": 16}})
     done = project.pipeline("rollback", "--to", "1", "--reason", "complaints")
