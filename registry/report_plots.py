@@ -64,7 +64,7 @@ def reliability(bins: Sequence[Bin]) -> str:
         f'<line class="ideal" x1="{_x(0):.1f}" y1="{_y(0):.1f}" x2="{_x(1):.1f}" y2="{_y(1):.1f}"/>'
         f'<polyline class="line" points="{line}"/><g class="dots">{dots}</g>{ticks}'
         f'<text x="{SIZE / 2 + 12}" y="{SIZE - 4}" text-anchor="middle">score</text>'
-        f'<text x="{EDGE}" y="10" text-anchor="middle">right</text>'
+        f'<text x="{EDGE + 6}" y="10">right</text>'
         "</svg>"
     )
 
@@ -103,7 +103,7 @@ def over_time(points: Sequence[tuple[float, int]], largest: int) -> str:
         f'<svg viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="batch sizes over time">'
         f'<rect class="frame" x="{EDGE}" y="{_y(1):.1f}" width="{_x(1) - EDGE:.1f}" height="{_y(0) - _y(1):.1f}"/>'
         f'<g class="dots">{dots}</g>{ticks}'
-        f'<text x="{EDGE}" y="10" text-anchor="middle">texts</text></svg>'
+        f'<text x="{EDGE + 6}" y="10">texts</text></svg>'
     )
 
 
@@ -121,7 +121,7 @@ def lines(series: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str
     return (
         f'<svg viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(", ".join(series))} over time">'
         f'<rect class="frame" x="{EDGE}" y="{_y(1):.1f}" width="{_x(1) - EDGE:.1f}" height="{_y(0) - _y(1):.1f}"/>'
-        f'{drawn}{ticks}<text x="{EDGE}" y="10" text-anchor="middle">{escape(unit)}</text></svg>'
+        f'{drawn}{ticks}<text x="{EDGE + 6}" y="10">{escape(unit)}</text></svg>'
     )
 
 

@@ -36,7 +36,8 @@ td { font-variant-numeric: tabular-nums }
   overflow-x: auto }
 .confusion td { text-align: right; padding-right: .5rem;
   background: color-mix(in srgb, var(--fill) calc(var(--share) * .6), transparent) }
-.confusion th { white-space: nowrap; padding-right: .5rem }
+.confusion { font-size: .85rem }
+.confusion th { padding-right: .5rem; overflow-wrap: anywhere }
 .bars td, .bars th { border: 0; padding-top: .15rem; padding-bottom: .15rem }
 .bars th { width: 1%; font-weight: 400; max-width: 9rem; overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap }

@@ -1,0 +1,71 @@
+"""What the rounds of `bench-serving` come to: medians, spread, and the ratios that are worth quoting; pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+OURS, EMPTY, FASTAPI = "ours, fp32", "ours, empty model", "FastAPI + torch"
+Round = Mapping[str, Any]
+
+
+def ratios(rounds: Sequence[Round], raw: Sequence[Round]) -> dict[str, float]:
+    """Named ratios of medians over the rounds; one whose contenders were not run is left out."""
+    names = {found["contender"] for found in rounds}
+    peers = names - {OURS, EMPTY}
+    found: dict[str, float] = {}
+    if OURS in names:
+        found["p99_over_p50_c16"] = _cell(rounds, OURS, "16x1", "p99_ms") / _cell(rounds, OURS, "16x1", "p50_ms")
+        found["list32_vs_raw"] = _cell(rounds, OURS, "16x32", "texts_per_s") / _raw(raw, 1, "texts_per_s")
+        found["c1_p50_minus_raw_ms"] = _cell(rounds, OURS, "1x1", "p50_ms") - _raw(raw, 1, "p50_ms")
+        found["shutdown_s"] = _whole(rounds, OURS, "shutdown_s")
+        found["cold_start_s"] = _whole(rounds, OURS, "cold_start_s")
+    if OURS in names and peers:
+        best = max(_cell(rounds, peer, "64x1", "texts_per_s") for peer in peers)
+        found["fp32_c64_vs_best_peer"] = _cell(rounds, OURS, "64x1", "texts_per_s") / best
+    if {OURS, FASTAPI} <= names:
+        found["c1_p50_vs_fastapi"] = _cell(rounds, OURS, "1x1", "p50_ms") / _cell(rounds, FASTAPI, "1x1", "p50_ms")
+    if EMPTY in names:
+        found["overhead_cpu_ms"] = _cell(rounds, EMPTY, "64x1", "cpu_ms_per_request")
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def table(rounds: Sequence[Round], raw: Sequence[Round]) -> str:
+    """The medians as Markdown, with the spread of the throughput."""
+    names = list(dict.fromkeys(found["contender"] for found in rounds))
+    cells = list(rounds[0]["cells"])
+    head = [f"{cell.replace('x', ' x ')}: texts/s (p50, p99 ms)" for cell in cells]
+    lines = ["| clients x texts a request | " + " | ".join(head) + " | CPU ms a request, 64 x 1 | PSS MB | errors |"]
+    lines.append("|---" * (len(cells) + 4) + "|")
+    for name in names:
+        mine = [found for found in rounds if found["contender"] == name]
+        shown = []
+        for cell in cells:
+            speeds = [found["cells"][cell]["texts_per_s"] for found in mine]
+            p50, p99 = (median(found["cells"][cell][key] for found in mine) for key in ("p50_ms", "p99_ms"))
+            shown.append(f"{median(speeds):.0f} [{min(speeds):.0f}-{max(speeds):.0f}] ({p50:.0f}, {p99:.0f})")
+        cpu = median(found["cells"]["64x1"]["cpu_ms_per_request"] for found in mine)
+        errors = sum(cell["errors"] for found in mine for cell in found["cells"].values())
+        memory = median(found["pss_mb"] for found in mine)
+        lines.append(f"| {name} | {' | '.join(shown)} | {cpu:.1f} | {memory:.0f} | {errors} |")
+    for threads in sorted({one["threads"] for one in raw}):
+        together, alone = _raw(raw, threads, "texts_per_s"), _raw(raw, threads, "p50_ms")
+        lines.append(
+            f"\nThe bare scorer, {threads} thread(s): {together:.0f} texts/s 32 at a time, {alone:.1f} ms alone."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _cell(rounds: Sequence[Round], contender: str, cell: str, key: str) -> float:
+    return _median(rounds, contender, lambda found: found["cells"][cell][key])
+
+
+def _whole(rounds: Sequence[Round], contender: str, key: str) -> float:
+    return _median(rounds, contender, lambda found: found[key])
+
+
+def _median(rounds: Sequence[Round], contender: str, value: Callable[[Round], float]) -> float:
+    return float(median(value(found) for found in rounds if found["contender"] == contender))
+
+
+def _raw(raw: Sequence[Round], threads: int, key: str) -> float:
+    return float(median(one[key] for one in raw if one["threads"] == threads))
