@@ -13,11 +13,20 @@ from transformers import AutoModelForSequenceClassification
 from registry import bundle
 from registry.bundle import BundleError
 from registry.contract import Contract, Encoded, Encoder, FloatArray, Prediction, decode, pad
+from registry.cutting import cut
 
 Forward = Callable[[Sequence[Encoded]], FloatArray]
 """B encoded texts -> (B, C) logits."""
 
 TORCH_FP32 = "torch-fp32"
+
+FORWARD_TOKENS = {"cpu": 16.0, "cuda": 1e9}
+"""What a forward costs whatever is in it, in tokens' time; `python -m benchmarks.forward` measures it on a CPU.
+
+A GPU is to fill up with the whole batch.
+"""
+MOST_TOKENS = 16_384
+"""Padded tokens of one forward: what it keeps in memory grows with them."""
 
 # Rounding to 4 decimals, other CPUs' kernels and other batch shapes move an fp32 score by far less than this.
 CANARY_TOLERANCE = {TORCH_FP32: 1e-3}
@@ -65,11 +74,17 @@ class Scorer:
         return decode(self.contract, logits_BC, [e.truncated for e in encoded])
 
     def score(self, encoded: Sequence[Encoded]) -> list[Prediction]:
-        """Encoded texts to predictions in one forward. Raises ContractError on NaN."""
-        return self.decode(self.forward(encoded), encoded) if encoded else []
+        """Encoded texts to predictions, texts of like length in a forward. Raises ContractError on NaN."""
+        if not encoded:
+            return []
+        logits_BC = np.empty((len(encoded), len(self.contract.labels)), dtype=np.float32)
+        lengths = [len(one.ids) for one in encoded]
+        for places in cut(lengths, FORWARD_TOKENS[torch.device(self.device).type], MOST_TOKENS):
+            logits_BC[places] = self.forward([encoded[place] for place in places])
+        return self.decode(logits_BC, encoded)
 
     def __call__(self, texts: Sequence[str]) -> list[Prediction]:
-        """Texts to predictions in one forward. Raises ContractError on NaN."""
+        """Texts to predictions, texts of like length in a forward. Raises ContractError on NaN."""
         return self.score(self.encode(texts))
 
 

@@ -13,7 +13,6 @@ from ray import serve
 
 from registry.bundle import VersionRef
 from registry.contract import Encoded, Prediction
-from serving.cutting import cut
 from serving.messages import Alive, Scored
 
 if TYPE_CHECKING:
@@ -100,18 +99,12 @@ class Replica:
         self._free.clear()
         try:
             texts = [encoded for call in calls for encoded in call]
-            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._batch, texts)
+            done = await asyncio.get_running_loop().run_in_executor(self._batch_thread, self._forward, texts)
         finally:
             self._batch_began, self._hangs = None, False
             self._free.set()
         scored = iter(done)
         return [list(islice(scored, len(call))) for call in calls]
-
-    def _batch(self, encoded: Sequence[Encoded]) -> list[Scored]:
-        scored: dict[int, Scored] = {}
-        for places in cut([len(one.ids) for one in encoded]):
-            scored |= zip(places, self._forward([encoded[place] for place in places]), strict=True)
-        return [scored[place] for place in range(len(encoded))]
 
     def _forward(self, encoded: Sequence[Encoded]) -> list[Scored]:
         began = time.perf_counter()

@@ -104,8 +104,8 @@ def in_forward(change: Change) -> Callable[[Path, str, str, int], Scorer]:
 class OneByOne(Replica):
     """Gathers batches and forwards each text alone."""
 
-    def _batch(self, encoded: Sequence[Encoded]) -> list[Scored]:
-        return [self._forward([one])[0] for one in encoded]
+    def _forward(self, encoded: Sequence[Encoded]) -> list[Scored]:
+        return [super(OneByOne, self)._forward([one])[0] for one in encoded]
 
 
 class CutsLeft(Ingress):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from registry.packing import seal
@@ -174,6 +175,15 @@ def test_a_behaviour_case_with_an_unknown_label_is_refused_before_anything_start
     (project.folder / "data/behaviour.yaml").write_text(json.dumps(cases), encoding="utf-8")
     done = verify(project)
     assert (done.returncode, "'excellent'" in done.stderr) == (1, True), done.stderr
+    assert "starting Ray" not in done.stdout
+    assert (project.folder / REPORT).read_text() == OLD
+
+
+def test_an_empty_golden_split_is_refused_before_anything_starts(project: Project) -> None:
+    golden = project.folder / "data/splits/golden.parquet"
+    pq.write_table(pq.read_table(golden).slice(0, 0), golden)
+    done = verify(project)
+    assert (done.returncode, "golden.parquet holds no rows" in done.stderr) == (1, True), done.stderr
     assert "starting Ray" not in done.stdout
     assert (project.folder / REPORT).read_text() == OLD
 

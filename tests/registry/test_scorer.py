@@ -1,12 +1,15 @@
 """The scorer answers alike alone and in company, and knows its own bytes."""
 
+import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from registry import bundle, scorer
 from registry.bundle import BundleError
+from registry.contract import Encoded, FloatArray
 from registry.packing import seal
 from tests import tiny
 
@@ -32,6 +35,23 @@ def test_a_score_does_not_depend_on_batch_mates(tiny_bundle: Path) -> None:
     together = answer([*mates, "it was good"])[-1]
     assert alone.label == together.label
     assert alone.scores == pytest.approx(together.scores, abs=1e-5)
+
+
+def test_a_batch_is_cut_into_forwards_of_like_length_and_answered_in_order(tiny_bundle: Path) -> None:
+    answer = scorer.load(tiny_bundle)
+    rng, forward, sizes = random.Random(0), answer.forward, list[tuple[int, int]]()
+
+    def watched(encoded: Sequence[Encoded]) -> FloatArray:
+        sizes.append((len(encoded), max(len(one.ids) for one in encoded)))
+        return forward(encoded)
+
+    answer.forward = watched
+    texts = [" ".join(rng.choices(["good", "bad", "day", "it"], k=rng.choice([1, 2, 3, 25, 28]))) for _ in range(24)]
+    together, padded = answer(texts), sum(count * longest for count, longest in sizes)
+    assert len(sizes) > 1 and sum(count for count, _ in sizes) == len(texts)
+    assert padded < len(texts) * max(longest for _, longest in sizes)
+    for text, got in zip(texts, together, strict=True):
+        assert got.scores == pytest.approx(answer([text])[0].scores, abs=1e-5)
 
 
 def test_a_long_text_is_cut_and_says_so(tiny_bundle: Path) -> None:
