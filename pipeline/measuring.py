@@ -12,8 +12,9 @@ from pipeline.candidate import Candidate
 from pipeline.cluster import RayParams, cluster
 from pipeline.params import load
 from registry.errors import MachineFault
-from registry.evidence import AboutService, Drill, Faults, Measured
+from registry.evidence import AboutService, Measured
 from registry.gate_params import GateParams
+from registry.service_evidence import Drill, Faults
 from serving import drills, resources
 from serving.app import API_KEYS, build
 from serving.drill import Drills, Fault

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from registry.branch import Branch
 from registry.contract import Prediction, is_visible
-from registry.evidence import Behaviour, BehaviourKind, Misbehaviour
+from registry.service_evidence import Behaviour, BehaviourKind, Misbehaviour
 
 
 def _visible(text: str) -> str:

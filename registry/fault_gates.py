@@ -5,9 +5,10 @@ from statistics import median
 from typing import TypeVar
 
 from registry.errors import MachineFault
-from registry.evidence import AboutService, Drill, Memory, Resident
+from registry.evidence import AboutService
 from registry.gate_params import GateParams
 from registry.report import Verdict, again
+from registry.service_evidence import Drill, Memory, Resident
 
 MB = 2**20
 NOISE = 8 * MB

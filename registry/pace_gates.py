@@ -4,9 +4,10 @@ from statistics import median
 
 from pydantic import JsonValue
 
-from registry.evidence import AboutService, Throughput
+from registry.evidence import AboutService
 from registry.gate_params import GateParams
 from registry.report import Verdict, again
+from registry.service_evidence import Throughput
 
 PEAK_SHARE = 0.5
 """The largest batch must reach this share of max_batch_size."""

@@ -5,8 +5,9 @@ from html import escape
 from statistics import median
 
 from registry import report_plots
-from registry.evidence import Drill, Evidence
+from registry.evidence import Evidence
 from registry.report_parts import card, table
+from registry.service_evidence import Drill
 
 MB = 2**20
 

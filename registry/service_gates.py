@@ -1,8 +1,9 @@
 """Gates on what the running graph answers: it is the one under test, and it answers as promised and as the bytes do."""
 
-from registry.evidence import AboutService, Identity
+from registry.evidence import AboutService
 from registry.gate_params import GateParams
 from registry.report import Verdict, again
+from registry.service_evidence import Identity
 
 
 def identity(seen: AboutService, _limits: GateParams) -> Verdict:

@@ -11,7 +11,7 @@ from typing import Self
 import httpx
 from ray.exceptions import RayError
 
-from registry.evidence import Drill
+from registry.service_evidence import Drill
 from serving.load import OK, Answer, Load
 from serving.measure import Rows, in_flight, replicas
 from serving.probe import ProbeFault, Target, together

@@ -11,7 +11,7 @@ import psutil
 import ray
 from ray import serve
 
-from registry.evidence import Shutdown
+from registry.service_evidence import Shutdown
 from serving.load import OK, Load
 from serving.probe import ProbeFault, Target
 

@@ -9,19 +9,9 @@ from ray.exceptions import RayError
 
 from registry import behaviour
 from registry.contract import Prediction
-from registry.evidence import (
-    Batching,
-    Behaviour,
-    Identity,
-    Latency,
-    Measured,
-    Memory,
-    Parity,
-    Resident,
-    Throughput,
-    Way,
-)
+from registry.evidence import Measured
 from registry.reference import Pace, Reference
+from registry.service_evidence import Batching, Behaviour, Identity, Latency, Memory, Parity, Resident, Throughput, Way
 from serving import handles, probe
 from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load

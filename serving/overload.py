@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from registry.evidence import Overload
+from registry.service_evidence import Overload
 from serving.probe import ProbeFault, Target, alone, chunks
 
 OVER = 1.5

@@ -12,7 +12,7 @@ from ray.exceptions import RayError
 from registry.bundle import VersionRef, encoder_of
 from registry.contract import Contract, Prediction
 from registry.errors import MachineFault
-from registry.evidence import Case, Identity, Way
+from registry.service_evidence import Case, Identity, Way
 from serving import handles
 from serving.cases import Expected, table
 from serving.load import Answer, answer_of

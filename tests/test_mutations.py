@@ -22,12 +22,13 @@ from pipeline.params import load, load_file
 from registry import bundle
 from registry.behaviour import Cases
 from registry.bundle import VersionRef
-from registry.evidence import AboutService, Faults
+from registry.evidence import AboutService
 from registry.files import write_json
 from registry.gate_params import GateParams
 from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
+from registry.service_evidence import Faults
 from serving import app, drills, measure
 from serving.drill import Drills
 from serving.graph import graph_digest

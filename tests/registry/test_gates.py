@@ -7,33 +7,28 @@ import pytest
 
 from registry import chance
 from registry.errors import MachineFault
-from registry.evidence import (
+from registry.evidence import Bin, Champion, ClassSeen, Evidence, Offline, SliceSeen
+from registry.gate_params import Floors, GateParams
+from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, judge
+from registry.report import Verdict
+from registry.service_evidence import (
     Batching,
     Behaviour,
     BehaviourKind,
-    Bin,
     Case,
-    Champion,
-    ClassSeen,
     Drill,
-    Evidence,
     Faults,
     Identity,
     Latency,
     Memory,
     Misbehaviour,
-    Offline,
     Overload,
     Parity,
     Resident,
     Shutdown,
-    SliceSeen,
     Throughput,
     Way,
 )
-from registry.gate_params import Floors, GateParams
-from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, judge
-from registry.report import Verdict
 from training.metrics import CALIBRATION_BINS, calibration_error, confusion, macro_f1
 
 DIGEST, GRAPH = "sha256:" + "1" * 64, "sha256:" + "2" * 64
