@@ -96,6 +96,12 @@ def forged_digest(folder: Path, digest: str, device: str, threads: int) -> Score
     return scorer
 
 
+def slow_to_load(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+    """As a large model: who dies is missed for longer than `/health` may take to notice."""
+    time.sleep(8)
+    return load_bundle(folder, digest, device, threads)
+
+
 def in_forward(change: Change) -> Callable[[Path, str, str, int], Scorer]:
     """`changed` as a loader."""
     return partial(changed, change=change)

@@ -99,8 +99,17 @@ PROCESS = {
     "leaking memory": Mutant({"memory"}, forward(mutants.leaking)),
 }
 UNDER_FAULTS: dict[str, tuple[str, str, Mutant]] = {
-    "a death loses its texts": ("replica killed", "500", Mutant({"faults"}, ingress=mutants.LosesTheDead)),
-    "a /health that never doubts": ("replica killed", "/health lied", Mutant({"faults"}, ingress=mutants.BlindHealth)),
+    # Slow, so that texts are with the replica whenever it dies.
+    "a death loses its texts": (
+        "replica killed",
+        "500",
+        Mutant({"faults"}, forward(mutants.slow), ingress=mutants.LosesTheDead),
+    ),
+    "a /health that never doubts": (
+        "replica killed",
+        "/health lied",
+        Mutant({"faults"}, lambda _: mutants.slow_to_load, ingress=mutants.BlindHealth),
+    ),
     "poison for its batch-mates": ("poison", "500", Mutant({"faults"}, replica=mutants.NobodyAlone)),
 }
 """What is broken -> the drill that shows it, and a word of what the gate must say."""
