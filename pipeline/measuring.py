@@ -67,7 +67,11 @@ def _production(
     with _app(candidate, candidate.serve, gates, port) as target:
         when_up()
         measured = measure(target, inquiry)
-        drilled = _drills(target, gates, inquiry, drills.on_any(target, inquiry.golden.texts)) if inquiry.faults else {}
+        drilled = (
+            _drills(target, gates, inquiry, drills.on_any(target, inquiry.golden.askable(target).texts))
+            if inquiry.faults
+            else {}
+        )
         words = last_words()
         inquiry.say("stopping it under load")
         ending = Ending(target, inquiry.test.askable(target).texts, in_flight(candidate.serve), before)

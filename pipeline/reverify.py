@@ -26,10 +26,10 @@ def reverify(number: str, earlier: Report) -> Report:
     found = candidate.numbered(number)
     introduce(found)
     wanted = FULL if gates.full else frozenset[str]()
+    of_old = Offline.model_validate({**_object(earlier.evidence["offline"]), "top_scores": ()})
     with asking(found, gates, cases, wanted) as inquiry:
         service = measuring.about_service(found, gates, inquiry)
-    kept = earlier.evidence["offline"]
-    seen = Evidence(**dict(service), offline=Offline.model_validate({**_object(kept), "top_scores": ()}), champion=None)
+    seen = Evidence(**dict(service), offline=of_old, champion=None)
     on_model = [verdict for verdict in earlier.verdicts if verdict.gate in MODEL_GATES]
     on_service = [gate(seen, gates) for name, gate in SERVICE_GATES.items() if gates.full or name not in FULL]
     report = report_on(found, gates, seen, (*on_model, *on_service), time.monotonic() - began)

@@ -50,7 +50,9 @@ class Drills:
     def __init__(self, target: Target, golden: Rows, recovery_s: float, bound: float) -> None:
         """`recovery_s`: how long a fault may last; `bound`: how far a score may move with its batch-mates."""
         self._target, self._golden, self._recovery_s, self._bound = target, golden, recovery_s, bound
-        self._clients = in_flight(target.params)
+        # Room for the lists that are asked beside the load, which must not be refused for want of it.
+        room = target.params.max_queued_texts - 2 * target.params.max_texts
+        self._clients = max(1, min(in_flight(target.params), room))
         self._load = Load(target.url, golden.texts, self._clients, LONGEST_S, target.headers)
         self._watch = _Watch(target)
 

@@ -117,7 +117,8 @@ def _replica_killed(target: Target) -> Fault:
         f"SIGKILL of {'the only' if alone else 'one'} model replica",
         "requests wait up to 4 s, then 503 until the next is up" if alone else "every request is answered",
         partial(_kill, target, handles.MODEL),
-        fine=frozenset({OK, "503"} if alone else {OK}),
+        # A deadline that is shorter than what /health may take to notice comes first.
+        fine=frozenset({OK, "503", *(["408"] if target.params.request_timeout_s <= LAG_S else [])} if alone else {OK}),
         healed=_replaced(target, handles.MODEL),
     )
 
