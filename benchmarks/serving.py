@@ -15,8 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,103 +25,18 @@ import psutil
 import pyarrow.parquet as pq
 
 from benchmarks import http_load, ratios
+from benchmarks.contestants import CONTENDERS, CONTESTANTS, ENVIRONMENTS, HOST, ROOT, Contender, Place, environment
 from pipeline import paths
 from pipeline.params import load
-from registry.bundle import MODEL, VersionRef
+from registry.bundle import VersionRef
 from registry.params import RegistryParams
 from registry.versions import open_registry
 from serving.ending import free_port
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
-CONTENDERS = ROOT / "benchmarks/contenders"
-ENVIRONMENTS = ROOT / ".work/benchmarks"
-HOST = "127.0.0.1"
 CELLS = [(clients, texts) for texts in (1, 32) for clients in (1, 16, 64)]
 SETTLE_S, MEASURE_S, WARM_S = 1.0, 5.0, 2.0
 START_S, STOP_S = 180.0, 60.0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a contender runs and what it serves."""
-
-    version: VersionRef
-    port: int
-    python: str
-
-    @property
-    def model(self) -> str:
-        """The folder that transformers loads."""
-        return str(self.version.folder / MODEL)
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One service: how it is started and asked."""
-
-    command: Callable[[Place], list[str]]
-    path: str = "/predict"
-    body: Callable[[list[str]], object] = lambda texts: {"texts": texts}
-    requirements: str | None = None
-    """None: this project's own environment."""
-    environment: Callable[[Place], dict[str, str]] = field(default=lambda _: {})
-
-
-def script(name: str) -> Callable[[Place], list[str]]:
-    """A script of ours that takes the model's folder and a port."""
-    return lambda place: [place.python, str(CONTENDERS / name), place.model, str(place.port)]
-
-
-def ours(*more: str) -> Callable[[Place], list[str]]:
-    """Our graph."""
-
-    def command(place: Place) -> list[str]:
-        version = place.version.model_dump_json()
-        return [place.python, "-m", "benchmarks.contenders.ours", version, str(place.port), *more]
-
-    return command
-
-
-def _bentoml(place: Place) -> list[str]:
-    return [place.python, "-m", "bentoml", "serve", "bentoml_service:Classifier", "-p", str(place.port), "--host", HOST]
-
-
-def _infinity(place: Place) -> list[str]:
-    where = ["--host", HOST, "--port", str(place.port)]
-    kind = ["--engine", "torch", "--device", "cpu", "--no-bettertransformer", "--served-model-name", "model"]
-    return [str(Path(place.python).parent / "infinity_emb"), "v2", "--model-id", place.model, *where, *kind]
-
-
-def _mlflow(place: Place) -> list[str]:
-    where = ["-h", HOST, "-p", str(place.port), "--env-manager", "local"]
-    return [place.python, "-m", "mlflow", "models", "serve", "-m", str(place.version.folder.parent), *where]
-
-
-CONTESTANTS: dict[str, Contender] = {
-    ratios.OURS: Contender(ours()),
-    ratios.EMPTY: Contender(ours("--empty")),
-    "LitServe": Contender(script("litserve_server.py"), requirements="litserve"),
-    "BentoML": Contender(
-        _bentoml,
-        requirements="bentoml",
-        environment=lambda place: {"MODEL_FOLDER": place.model, "BENTOML_DO_NOT_TRACK": "True"},
-    ),
-    "infinity": Contender(
-        _infinity,
-        path="/classify",
-        body=lambda texts: {"model": "model", "input": texts},
-        requirements="infinity",
-        environment=lambda _: {"INFINITY_ANONYMOUS_USAGE_STATS": "0", "DO_NOT_TRACK": "1"},
-    ),
-    "mlflow models serve": Contender(
-        _mlflow,
-        path="/invocations",
-        body=lambda texts: {"dataframe_split": {"columns": ["text"], "data": [[text] for text in texts]}},
-    ),
-    ratios.FASTAPI: Contender(script("fastapi_torch.py"), requirements="fastapi"),
-    "Ray Serve as documented": Contender(script("ray_serve_docs.py")),
-}
 
 
 def main() -> None:
@@ -132,7 +46,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS), metavar="NAME")
     given = parser.parse_args()
     version, texts = _champion(), pq.read_table(paths.SPLITS / "test.parquet", columns=["text"])["text"].to_pylist()
-    pythons = {name: _environment(CONTESTANTS[name].requirements) for name in given.only}
+    pythons = {name: environment(CONTESTANTS[name].requirements) for name in given.only}
     rounds, raw = [], []
     for number in range(1, given.rounds + 1):
         raw += [{"round": number, "threads": threads, **_raw(version, threads)} for threads in (1, os.cpu_count() or 1)]
@@ -158,20 +72,6 @@ def _champion() -> VersionRef:
     if version is None:
         sys.exit("bench-serving measures the champion, and there is none: make repro first")
     return version
-
-
-def _environment(requirements: str | None) -> str:
-    """The interpreter of a peer's environment, made when its requirements are new."""
-    if requirements is None:
-        return sys.executable
-    wanted, folder = CONTENDERS / "requirements" / f"{requirements}.txt", ENVIRONMENTS / requirements
-    python, mark = folder / "bin/python", folder / "requirements.txt"
-    if not mark.exists() or mark.read_text() != wanted.read_text():
-        print(f"setting up {requirements}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--progress-bar", "off", "-r", wanted], check=True)
-        mark.write_text(wanted.read_text())
-    return str(python)
 
 
 def _raw(version: VersionRef, threads: int) -> dict[str, float]:
@@ -206,10 +106,10 @@ def _started(contender: Contender, place: Place, texts: list[str]) -> Iterator[t
     """The service, and the seconds to its first answer; its whole tree is gone after the block."""
     began, log = time.monotonic(), ENVIRONMENTS / "server.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **contender.environment(place), "TOKENIZERS_PARALLELISM": "false"}
+    variables = {**os.environ, **contender.environment(place), "TOKENIZERS_PARALLELISM": "false"}
     inside = ROOT if contender.requirements is None else CONTENDERS
     with log.open("w") as out:
-        process = psutil.Popen(contender.command(place), cwd=inside, env=environment, stdout=out, stderr=out)
+        process = psutil.Popen(contender.command(place), cwd=inside, env=variables, stdout=out, stderr=out)
         tree = [process]
         try:
             url = f"http://{HOST}:{place.port}{contender.path}"
