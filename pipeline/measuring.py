@@ -94,14 +94,12 @@ def _planted(candidate: Candidate, gates: GateParams, inquiry: Inquiry) -> dict[
         return _drills(target, gates, inquiry, drills.on_planted(target))
 
 
-def _drills(
-    target: Target, gates: GateParams, inquiry: Inquiry, faults: Iterator[tuple[str, Fault]]
-) -> dict[str, Drill]:
+def _drills(target: Target, gates: GateParams, inquiry: Inquiry, faults: Iterator[Fault]) -> dict[str, Drill]:
     held = dict[str, Drill]()
     with Drills(target, inquiry.golden.askable(target), gates.max_recovery_s, inquiry.bound) as under_load:
-        for name, fault in faults:
+        for fault in faults:
             inquiry.say(f"under load: {fault.what}")
-            held[name] = under_load.hold(fault)
+            held[fault.name] = under_load.hold(fault)
     return held
 
 

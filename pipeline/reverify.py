@@ -10,7 +10,7 @@ from registry.behaviour import Cases
 from registry.evidence import Evidence, Offline
 from registry.files import write_text
 from registry.gate_params import GateParams
-from registry.gates import FULL, MODEL_GATES, SERVICE_GATES
+from registry.gates import MODEL_GATES, full_set, judge_service
 from registry.report import Report
 
 PAGE = paths.REPORT_HTML.parent / "rollback.html"
@@ -25,14 +25,13 @@ def reverify(number: str, earlier: Report) -> Report:
     began, gates, cases = time.monotonic(), load("gates", GateParams), load_file(Cases, paths.BEHAVIOUR)
     found = candidate.numbered(number)
     introduce(found)
-    wanted = FULL if gates.full else frozenset[str]()
     of_old = Offline.model_validate({**_object(earlier.evidence["offline"]), "top_scores": ()})
-    with asking(found, gates, cases, wanted) as inquiry:
+    with asking(found, gates, cases, full_set(gates)) as inquiry:
         service = measuring.about_service(found, gates, inquiry)
     seen = Evidence(**dict(service), offline=of_old, champion=None)
     on_model = [verdict for verdict in earlier.verdicts if verdict.gate in MODEL_GATES]
-    on_service = [gate(seen, gates) for name, gate in SERVICE_GATES.items() if gates.full or name not in FULL]
-    report = report_on(found, gates, seen, (*on_model, *on_service), time.monotonic() - began)
+    verdicts = (*on_model, *judge_service(seen, gates))
+    report = report_on(found, gates, seen, verdicts, time.monotonic() - began)
     report = report.model_copy(
         update={
             "baseline_digest": earlier.baseline_digest,

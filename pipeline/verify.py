@@ -23,7 +23,7 @@ from registry.errors import Refused
 from registry.evidence import AboutModel, Champion, Evidence
 from registry.files import write_json, write_text
 from registry.gate_params import GateParams
-from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, judge
+from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, full_set, judge
 from registry.reference import Reference
 from serving.measure import RUNTIME_NAME, Rows
 
@@ -55,8 +55,8 @@ def verify(gates: GateParams, cases: Cases) -> None:
     introduce(found)
     rows = offline.answered(found.contract.labels)
     facts = offline.offline(found.contract.labels, RUNTIME_NAME, rows)
-    wanted, test = FULL if gates.full else frozenset[str](), Rows(rows.texts, rows.answers)
-    with asking(found, gates, cases, wanted, test) as inquiry, _answers_of(found.baseline, rows) as theirs:
+    test = Rows(rows.texts, rows.answers)
+    with asking(found, gates, cases, full_set(gates), test) as inquiry, _answers_of(found.baseline, rows) as theirs:
         service = measuring.about_service(found, gates, inquiry, lambda: _wait(theirs))
         champion = _against(found, rows, theirs)
     seen = Evidence(**dict(service), offline=facts, champion=champion)

@@ -1,6 +1,5 @@
 """Gates of the full set: what the graph does when something breaks, and whether its memory stays level."""
 
-from collections.abc import Sequence
 from statistics import median
 from typing import TypeVar
 
@@ -104,12 +103,8 @@ def _growth(resident: Resident) -> tuple[float, float]:
     """Bytes in the middle third of the time, and how much more there were in the last; medians."""
     sizes = [size for _, size in resident.over_time]
     third = len(sizes) // 3
-    middle, last = _median(sizes[third : 2 * third]), _median(sizes[2 * third :])
+    middle, last = float(median(sizes[third : 2 * third])), float(median(sizes[2 * third :]))
     return middle, last - middle
-
-
-def _median(sizes: Sequence[int]) -> float:
-    return float(median(sizes))
 
 
 def _a_text(above: float, found: Memory) -> str:

@@ -37,6 +37,15 @@ FULL = frozenset({"faults", "memory"})
 
 def judge(seen: Evidence, limits: GateParams) -> tuple[Verdict, ...]:
     """Every verdict of the set that `limits` asks for; no gate looks at another's."""
-    about_model = [gate(seen, limits) for gate in MODEL_GATES.values()]
-    wanted = [gate for name, gate in SERVICE_GATES.items() if limits.full or name not in FULL]
-    return (*about_model, *(gate(seen, limits) for gate in wanted))
+    return (*(gate(seen, limits) for gate in MODEL_GATES.values()), *judge_service(seen, limits))
+
+
+def judge_service(seen: AboutService, limits: GateParams) -> tuple[Verdict, ...]:
+    """The verdicts on the running app alone."""
+    left_out = FULL - full_set(limits)
+    return tuple(gate(seen, limits) for name, gate in SERVICE_GATES.items() if name not in left_out)
+
+
+def full_set(limits: GateParams) -> frozenset[str]:
+    """The gates beyond the default set that `limits` asks for."""
+    return FULL if limits.full else frozenset()

@@ -76,14 +76,14 @@ class Parity(Seen):
 
 
 class Batching(Seen):
-    """Texts in each forward, as the scorer saw them while `in_flight` texts were waiting."""
+    """Texts that the scorer was given together while `in_flight` texts were waiting."""
 
     max_batch_size: int
     in_flight: int
     texts_by_size: dict[int, int]
     """Batch size -> texts that rode in a batch of that size."""
     over_time: tuple[tuple[float, int], ...]
-    """Seconds since the load began, and the size of the forward of one text answered then; all repeats."""
+    """Seconds since the load began, and the size of the batch of one text answered then; all repeats."""
 
 
 class Latency(Seen):

@@ -1,21 +1,21 @@
 """Faults inflicted on a running app under load -> what each cost, how long it lasted, what `/health` said of it."""
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-import httpx
 from ray.exceptions import RayError
 
 from registry.service_evidence import Drill
 from serving.load import OK, Answer, Load
 from serving.measure import Rows, in_flight, replicas
 from serving.probe import ProbeFault, Target, together
-from serving.truth import LAG_S, REFUSED, Look, untrue
+from serving.truth import LAG_S, REFUSED, untrue
+from serving.watch import Watch
 
 LOOK_EVERY_S, LOOK_TIMEOUT_S = 0.1, 2.0
 FIRST_ANSWERS_S = 30.0
@@ -30,6 +30,7 @@ SHOWN, AFTER_TEXTS = 3, 64
 class Fault:
     """What is done to the app, and the rule that says what it may cost."""
 
+    name: str
     what: str
     rule: str
     inflict: Callable[[], "Counter[str]"]
@@ -54,24 +55,25 @@ class Drills:
         room = target.params.max_queued_texts - 2 * target.params.max_texts
         self._clients = max(1, min(in_flight(target.params), room))
         self._load = Load(target.url, golden.texts, self._clients, LONGEST_S, target.headers)
-        self._watch = _Watch(target)
+        self._watch = Watch(target, LOOK_EVERY_S, LOOK_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         """Raises ProbeFault when the app does not answer."""
-        self._load.start()
-        self._watch.start()
-        if not self._load.wait_for(2 * self._clients, FIRST_ANSWERS_S):
-            self.__exit__(None, None, None)
-            raise ProbeFault(f"no load was answered within {FIRST_ANSWERS_S:g} s, before any fault")
-        # As long as /health may lag, so that every look has a past to be judged by.
-        time.sleep(LAG_S)
+        with ExitStack() as ends:
+            self._load.start()
+            ends.callback(self._load.stop)
+            if not self._load.wait_for(2 * self._clients, FIRST_ANSWERS_S):
+                raise ProbeFault(f"no load was answered within {FIRST_ANSWERS_S:g} s, before any fault")
+            ends.enter_context(self._watch)
+            # As long as /health may lag, so that every look has a past to be judged by.
+            time.sleep(LAG_S)
+            self._ends = ends.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watch.stop()
-        self._load.stop()
+        self._ends.close()
 
     def hold(self, fault: Fault) -> Drill:
         """Inflict it, wait until answers are steady again or the time is up, ask some of the golden rows.
@@ -128,29 +130,3 @@ def _wait(true: Callable[[], bool], at_most_s: float) -> bool:
     while not (met := true()) and time.monotonic() < until:
         time.sleep(POLL_S)
     return met
-
-
-class _Watch:
-    """Asks `/health` ten times a second."""
-
-    def __init__(self, target: Target) -> None:
-        self._target, self.looks = target, list[Look]()
-        self._stop, self._thread = threading.Event(), threading.Thread(target=self._ask, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(2 * LOOK_TIMEOUT_S)
-
-    def _ask(self) -> None:
-        with httpx.Client(headers=dict(self._target.headers), timeout=LOOK_TIMEOUT_S, trust_env=False) as client:
-            while not self._stop.is_set():
-                began = time.monotonic()
-                try:
-                    status = str(client.get(f"{self._target.url}/health").status_code)
-                except httpx.HTTPError as error:
-                    status = type(error).__name__
-                self.looks.append(Look(began, time.monotonic(), status))
-                self._stop.wait(max(0.0, began + LOOK_EVERY_S - time.monotonic()))

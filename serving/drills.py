@@ -26,71 +26,59 @@ HUNG_AFTER_S = 10.0
 """The deadline of the app with planted faults: a model whose batch takes longer than any request may counts as hung."""
 
 
-def on_any(target: Target, texts: Sequence[str]) -> Iterator[tuple[str, Fault]]:
-    """Names and faults for any app of ours, each made when the one before it is over."""
+def on_any(target: Target, texts: Sequence[str]) -> Iterator[Fault]:
+    """Faults for any app of ours, each made when the one before it is over."""
     few = list(texts[:LEAVERS])
     limit = target.params.max_queued_texts * target.params.ingress_replicas
-    yield "replica killed", _replica_killed(target)
-    yield "ingress killed", _ingress_killed(target)
-    yield (
+    yield _replica_killed(target, "replica killed")
+    yield _ingress_killed(target)
+    yield Fault(
         "clients leave",
-        Fault(
-            f"{len(few)} clients hang up while their texts are in the model",
-            "nobody else notices",
-            partial(rude.leave, target, few),
-        ),
+        f"{len(few)} clients hang up while their texts are in the model",
+        "nobody else notices",
+        partial(rude.leave, target, few),
     )
-    yield (
+    yield Fault(
         "half a body",
-        Fault(
-            f"{len(few)} clients send half a body and wait",
-            "nobody else notices",
-            partial(rude.half_a_body, target, few),
-        ),
+        f"{len(few)} clients send half a body and wait",
+        "nobody else notices",
+        partial(rude.half_a_body, target, few),
     )
-    yield (
+    yield Fault(
         "slow readers",
-        Fault(
-            f"{SLOW_READERS} clients read the answer to a list a byte a second",
-            "they get it whole and nobody else notices",
-            partial(rude.read_slowly, target, few[: target.params.max_texts], SLOW_READERS),
-        ),
+        f"{SLOW_READERS} clients read the answer to a list a byte a second",
+        "they get it whole and nobody else notices",
+        partial(rude.read_slowly, target, few[: target.params.max_texts], SLOW_READERS),
     )
-    yield (
+    yield Fault(
         "overload",
-        Fault(
-            f"{int(OVER * limit):,} texts at once where {limit:,} may queue",
-            "some are refused with 429, nothing else",
-            partial(_overload, target, sorted(texts, key=len)[: target.params.max_texts]),
-            fine=frozenset({OK, "429"}),
-        ),
+        f"{int(OVER * limit):,} texts at once where {limit:,} may queue",
+        "some are refused with 429, nothing else",
+        partial(_overload, target, sorted(texts, key=len)[: target.params.max_texts]),
+        fine=frozenset({OK, "429"}),
     )
 
 
-def on_planted(target: Target) -> Iterator[tuple[str, Fault]]:
-    """Names and faults for an app that was built with `planted`, each made when the one before it is over."""
+def on_planted(target: Target) -> Iterator[Fault]:
+    """Faults for an app that was built with `planted`, each made when the one before it is over."""
     held = 2 * texts_per_call(target.params) * calls_per_batch(target.params)
     if len(handles.processes(target.app, handles.MODEL)) > 1:
-        yield "one of several killed", _replica_killed(target)
-    yield (
+        yield _replica_killed(target, "one of several killed")
+    yield Fault(
         "poison",
-        Fault(
-            "a text makes every forward raise that holds it",
-            "it gets 500 and all others are answered",
-            partial(_ask, target, POISON, {"500"}),
-        ),
+        "a text makes every forward raise that holds it",
+        "it gets 500 and all others are answered",
+        partial(_ask, target, POISON, {"500"}),
     )
-    yield (
+    yield Fault(
         "hang",
-        Fault(
-            f"a text hangs the model of one replica for ever (deadline {target.params.request_timeout_s:g} s)",
-            f"what that replica holds, at most {held} texts, gets 408; some may get 503 until it is replaced",
-            partial(_ask, target, HANG, {"408", "503"}),
-            fine=frozenset({OK, "503"}),
-            may_lose=held,
-            lag_s=LAG_S + target.params.request_timeout_s,
-            healed=_replaced(target, handles.MODEL),
-        ),
+        f"a text hangs the model of one replica for ever (deadline {target.params.request_timeout_s:g} s)",
+        f"what that replica holds, at most {held} texts, gets 408; some may get 503 until it is replaced",
+        partial(_ask, target, HANG, {"408", "503"}),
+        fine=frozenset({OK, "503"}),
+        may_lose=held,
+        lag_s=LAG_S + target.params.request_timeout_s,
+        healed=_replaced(target, handles.MODEL),
     )
 
 
@@ -111,9 +99,10 @@ def planted(
     return several if has_room(several) else hasty, Faulty(raises, hangs)
 
 
-def _replica_killed(target: Target) -> Fault:
+def _replica_killed(target: Target, name: str) -> Fault:
     alone = len(handles.processes(target.app, handles.MODEL)) == 1
     return Fault(
+        name,
         f"SIGKILL of {'the only' if alone else 'one'} model replica",
         "requests wait up to 4 s, then 503 until the next is up" if alone else "every request is answered",
         partial(_kill, target, handles.MODEL),
@@ -125,6 +114,7 @@ def _replica_killed(target: Target) -> Fault:
 
 def _ingress_killed(target: Target) -> Fault:
     return Fault(
+        "ingress killed",
         f"SIGKILL of {'the' if target.params.ingress_replicas == 1 else 'an'} ingress",
         "what was inside it is lost",
         partial(_kill, target, handles.INGRESS),
@@ -151,7 +141,7 @@ def _replaced(target: Target, deployment: str) -> Callable[[], bool]:
 
 
 def _overload(target: Target, shortest: Sequence[str]) -> "Counter[str]":
-    _, answers, _ = at_once(target, shortest, OVER)
+    _, answers = at_once(target, shortest, OVER)
     return Counter(str(answer.status_code) for answer in answers)
 
 

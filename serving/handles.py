@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import ray
 from pydantic import JsonValue
 from ray import serve
@@ -26,7 +25,6 @@ REPLICAS_S = 20.0
 """What all replicas together are given to say what they have loaded."""
 START_S = 30.0
 """What the task's process is given to start."""
-READ_EVERY_S = 0.5
 
 
 def about(app: str) -> dict[str, JsonValue]:
@@ -78,44 +76,15 @@ def _kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-class Residents:
-    """Resident memory of processes, read where they run for some seconds while the caller does something else."""
-
-    def __init__(self, of: Mapping[str, Process], seconds: float) -> None:
-        """Starts reading."""
-        self._seconds = seconds
-        nodes = {process.node for process in of.values()}
-        self._readings = [
-            _task(_residents, node).remote({name: p.pid for name, p in of.items() if p.node == node}, seconds)
-            for node in nodes
-        ]
-
-    def read(self) -> dict[str, list[tuple[float, int]]]:
-        """Name -> (seconds since the start, bytes); waits for the end. Raises RayError when a reader is lost."""
-        found: dict[str, list[tuple[float, int]]] = {}
-        for reading in ray.get(self._readings, timeout=START_S + self._seconds + ANSWER_S):
-            found |= reading
-        return found
-
-
-def _residents(pids: Mapping[str, int], seconds: float) -> dict[str, list[tuple[float, int]]]:
-    readers, began = {name: psutil.Process(pid) for name, pid in pids.items()}, time.monotonic()
-    found: dict[str, list[tuple[float, int]]] = {name: [] for name in pids}
-    while (passed := time.monotonic() - began) < seconds:
-        for name, reader in readers.items():
-            found[name].append((round(passed, 2), reader.memory_info().rss))
-        time.sleep(READ_EVERY_S)
-    return found
-
-
-def _task(question: Callable[..., Any], node: str | None = None) -> Any:
+def task(question: Callable[..., Any], node: str | None = None) -> Any:
+    """A Ray task that costs no CPU in Ray's books and is not tried again; on `node`, when one is named."""
     there = NodeAffinitySchedulingStrategy(node, soft=False) if node else "DEFAULT"
     return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question)
 
 
 def _elsewhere(question: Callable[..., Any], *given: Any, at_most_s: float, node: str | None = None) -> Any:
     """Raises RayError when it is not answered."""
-    return ray.get(_task(question, node).remote(*given), timeout=START_S + at_most_s)
+    return ray.get(task(question, node).remote(*given), timeout=START_S + at_most_s)
 
 
 def _close(app: str, at_most_s: float) -> int:

@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ray.exceptions import RayError
 
 from registry import behaviour
 from registry.contract import Prediction
 from registry.evidence import Measured
 from registry.reference import Pace, Reference
-from registry.service_evidence import Batching, Behaviour, Identity, Latency, Memory, Parity, Resident, Throughput, Way
-from serving import handles, probe
+from registry.service_evidence import Batching, Behaviour, Identity, Latency, Parity, Throughput, Way
+from serving import memory, probe
 from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load
 from serving.overload import overload
@@ -24,7 +23,6 @@ REPEATS = 3
 ALONE_TEXTS = 34
 """Golden rows of one repeat, asked one by one."""
 LOAD_S, RAW_S = 2.5, 1.5
-MEMORY_S = 20.0
 
 RUNTIME_NAME = f"{RUNTIME}-{PRECISION}"
 
@@ -92,7 +90,10 @@ def measure(target: Target, inquiry: Inquiry) -> Measured:
     repeats = [_repeat(target, reference, golden.texts, test.texts, number, say) for number in range(REPEATS)]
     say("asking for more than it may queue")
     too_much = overload(target, golden.texts)
-    memory = _memory(target, golden.texts, say) if inquiry.memory else None
+    resident = None
+    if inquiry.memory:
+        say(f"watching its memory under steady load for {memory.MEMORY_S:g} s")
+        resident = memory.memory(target, golden.texts, in_flight(target.params))
     _same_replicas(target, who)
     ways |= {
         "alone": _way([a for repeat in repeats for a in repeat.alone], golden, bound),
@@ -107,7 +108,7 @@ def measure(target: Target, inquiry: Inquiry) -> Measured:
         latency=_latency(repeats),
         throughput=_pace(target, repeats),
         overload=too_much,
-        memory=memory,
+        memory=resident,
     )
 
 
@@ -137,31 +138,6 @@ def _repeat(
         raise ProbeFault(f"requests got no answer while it was measured: {dict(silent)}")
     rotated = [*test[start:], *test[:start]]
     return Repeat(alone, raw_ms, load, reference.pace(rotated, target.params.max_batch_size, RAW_S))
-
-
-def _memory(target: Target, texts: Sequence[str], say: Say) -> Memory:
-    """Raises ProbeFault when requests get no answer."""
-    say(f"watching its memory under steady load for {MEMORY_S:g} s")
-    processes = {
-        f"{deployment} {replica}": process
-        for deployment in (handles.INGRESS, handles.MODEL)
-        for replica, process in handles.processes(target.app, deployment).items()
-    }
-    load = Load(target.url, texts, in_flight(target.params), 2 * MEMORY_S, target.headers)
-    load.start()
-    try:
-        residents = handles.Residents(processes, MEMORY_S).read()
-    except RayError as error:
-        raise ProbeFault(f"its memory could not be read: {type(error).__name__} {error}") from error
-    finally:
-        answers = load.stop()
-    if silent := Counter(a.status for a in answers if not a.status.isdigit()):
-        raise ProbeFault(f"requests got no answer while its memory was watched: {dict(silent)}")
-    return Memory(
-        texts=sum(a.status == OK for a in answers),
-        seconds=max(a.ended for a in answers) - min(a.began for a in answers),
-        processes={name: Resident(over_time=tuple(seen)) for name, seen in residents.items()},
-    )
 
 
 def replicas(params: ServeParams) -> int:

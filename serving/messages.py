@@ -16,7 +16,7 @@ class Scored:
     replica: str
     forward_ms: float
     batch_texts: int
-    """Texts in the forward that this one rode in."""
+    """Texts handed to the scorer together with this one; it forwards those of like length together."""
 
 
 @dataclass(frozen=True, slots=True)

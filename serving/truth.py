@@ -1,11 +1,11 @@
 """Whether `/health` told the truth: what it said, held against what clients got in the same seconds; pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from serving.health import PERIOD_S, STALE_S
 from serving.load import OK, Answer
+from serving.watch import Look
 
 LAG_S = STALE_S + PERIOD_S
 """How long `/health` may take to learn that the model is silent, or that it answers again."""
@@ -14,16 +14,6 @@ GRACE_S = 1.0
 GAP_S = 1.5
 """A service that answers leaves no longer pause than this under load."""
 REFUSED = {"429"}
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One question to `/health`; seconds of `time.monotonic`."""
-
-    began: float
-    ended: float
-    status: str
-    """HTTP status, or the kind of error when no answer came."""
 
 
 def untrue(looks: Sequence[Look], answers: Sequence[Answer], lag_s: float = LAG_S) -> list[str]:

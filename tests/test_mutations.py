@@ -29,7 +29,7 @@ from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
 from registry.service_evidence import Faults
-from serving import app, drills, measure
+from serving import app, drills, measure, memory
 from serving.drill import Drills
 from serving.graph import graph_digest
 from serving.ingress import Ingress
@@ -164,8 +164,9 @@ def broken_app(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) ->
 
 def caught(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The gates that fail on this mutant, with what they say."""
-    for name, short in {"REPEATS": 1, "ALONE_TEXTS": 20, "LOAD_S": 1.5, "RAW_S": 0.5, "MEMORY_S": 9.0}.items():
+    for name, short in {"REPEATS": 1, "ALONE_TEXTS": 20, "LOAD_S": 1.5, "RAW_S": 0.5}.items():
         monkeypatch.setattr(measure, name, short)
+    monkeypatch.setattr(memory, "MEMORY_S", 9.0)
     watched = "memory" in mutant.caught_by
     with broken_app(bench, mutant, monkeypatch) as target:
         seen = measure.measure(target, replace(bench.inquiry, memory=watched))
@@ -196,7 +197,7 @@ def test_what_breaks_only_under_a_fault_is_caught(bench: Bench, broken: str, mon
     inquiry = bench.inquiry
     with broken_app(bench, mutant, monkeypatch) as target, Drills(target, inquiry.golden, 30, inquiry.bound) as loaded:
         faults = chain(drills.on_any(target, inquiry.golden.texts), drills.on_planted(target))
-        held = loaded.hold(next(fault for found, fault in faults if found == name))
+        held = loaded.hold(next(fault for fault in faults if fault.name == name))
     about = AboutService.model_construct(faults=Faults(drills={name: held}))
     verdict = SERVICE_GATES["faults"](about, bench.limits)
     print(f"{broken}: caught by faults, {name}: {verdict.why}")

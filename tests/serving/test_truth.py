@@ -3,7 +3,8 @@
 import pytest
 
 from serving.load import Answer
-from serving.truth import Look, untrue
+from serving.truth import untrue
+from serving.watch import Look
 
 
 def answers(*spans: tuple[float, float, str]) -> list[Answer]:
