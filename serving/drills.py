@@ -21,6 +21,8 @@ from serving.truth import LAG_S
 OVER = 10.0
 LEAVERS = 16
 SLOW_READERS = 4
+POISONS = 8
+"""One poison text may be alone in its batch and harm nobody; of several in turn some have batch-mates."""
 POISON, HANG = "a text that breaks the model", "a text on which the model hangs"
 HUNG_AFTER_S = 10.0
 """The deadline of the app with planted faults: a model whose batch takes longer than any request may counts as hung."""
@@ -66,9 +68,9 @@ def on_planted(target: Target) -> Iterator[Fault]:
         yield _replica_killed(target, "one of several killed")
     yield Fault(
         "poison",
-        "a text makes every forward raise that holds it",
+        f"a text makes every forward raise that holds it; asked {POISONS} times",
         "it gets 500 and all others are answered",
-        partial(_ask, target, POISON, {"500"}),
+        partial(_ask, target, POISON, {"500"}, POISONS),
     )
     yield Fault(
         "hang",
@@ -145,11 +147,11 @@ def _overload(target: Target, shortest: Sequence[str]) -> "Counter[str]":
     return Counter(str(answer.status_code) for answer in answers)
 
 
-def _ask(target: Target, text: str, expected: set[str]) -> "Counter[str]":
-    """Ask the text that breaks it; an answer that is not the `expected` error counts as lost."""
+def _ask(target: Target, text: str, expected: set[str], times: int = 1) -> "Counter[str]":
+    """Ask the text that breaks it, one time after the other; an answer that is not the `expected` error is a loss."""
     with target.client() as client:
         try:
-            status = str(client.post(f"{target.url}/predict", json={"text": text}).status_code)
+            asked = [str(client.post(f"{target.url}/predict", json={"text": text}).status_code) for _ in range(times)]
         except httpx.HTTPError as error:
             raise ProbeFault(f"{text}: no answer, {type(error).__name__} {error}") from error
-    return Counter() if status in expected else Counter({f"{status} instead of {' or '.join(sorted(expected))}": 1})
+    return Counter(f"{status} instead of {' or '.join(sorted(expected))}" for status in asked if status not in expected)

@@ -20,7 +20,7 @@ from serving.admission import Admission
 from serving.health import Monitor
 from serving.ingress import Ingress
 from serving.messages import Scored
-from serving.replica import Replica, load_bundle
+from serving.replica import Load, Replica, load_bundle
 from tests.serving.fakes import Forward, instead
 
 KEPT: list[np.ndarray] = []
@@ -105,6 +105,11 @@ def slow_to_load(folder: Path, digest: str, device: str, threads: int) -> Scorer
 def in_forward(change: Change) -> Callable[[Path, str, str, int], Scorer]:
     """`changed` as a loader."""
     return partial(changed, change=change)
+
+
+def slowly(folder: Path, digest: str, device: str, threads: int, load: Load) -> Scorer:
+    """What `load` loads, slow."""
+    return instead(load(folder, digest, device, threads), slow)
 
 
 class OneByOne(Replica):

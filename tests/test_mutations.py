@@ -110,6 +110,7 @@ UNDER_FAULTS: dict[str, tuple[str, str, Mutant]] = {
         "/health lied",
         Mutant({"faults"}, lambda _: mutants.slow_to_load, ingress=mutants.BlindHealth),
     ),
+    # Slow as well, so that no poison is alone in its batch.
     "poison for its batch-mates": ("poison", "500", Mutant({"faults"}, replica=mutants.NobodyAlone)),
 }
 """What is broken -> the drill that shows it, and a word of what the gate must say."""
@@ -193,7 +194,7 @@ def test_what_breaks_only_under_a_fault_is_caught(bench: Bench, broken: str, mon
     name, word, mutant = UNDER_FAULTS[broken]
     if name == "poison":
         _, faulty = drills.planted(bench.version, SERVE, lambda _: False)
-        mutant = replace(mutant, load=lambda _: faulty)
+        mutant = replace(mutant, load=lambda _: partial(mutants.slowly, load=faulty))
     inquiry = bench.inquiry
     with broken_app(bench, mutant, monkeypatch) as target, Drills(target, inquiry.golden, 30, inquiry.bound) as loaded:
         faults = chain(drills.on_any(target, inquiry.golden.texts), drills.on_planted(target))
