@@ -31,7 +31,7 @@ from pipeline.params import load
 from registry.bundle import VersionRef
 from registry.params import RegistryParams
 from registry.versions import open_registry
-from serving.ending import free_port
+from serving.ports import free_port
 
 RESULTS = ROOT / "benchmarks/results"
 CELLS = [(clients, texts) for texts in (1, 32) for clients in (1, 16, 64)]

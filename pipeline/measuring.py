@@ -15,13 +15,14 @@ from registry.errors import MachineFault
 from registry.evidence import AboutService, Measured
 from registry.gate_params import GateParams
 from registry.service_evidence import Drill, Faults
-from serving import drills, resources
+from serving import drills, front, resources
 from serving.app import API_KEYS, build
 from serving.drill import Drills, Fault
-from serving.ending import Ending, free_port, last_words
+from serving.ending import Ending, last_words
 from serving.graph import graph_digest
 from serving.measure import Inquiry, in_flight, measure
 from serving.params import ServeParams
+from serving.ports import free_port
 from serving.probe import Target
 from serving.replica import Load, load_bundle
 from serving.running import running
@@ -44,7 +45,7 @@ def about_service(
     port = free_port(HOST)
     before = set(psutil.Process().children(recursive=True))
     inquiry.say("starting Ray and the graph")
-    with cluster(load("ray", RayParams)):
+    with front.raised(), cluster(load("ray", RayParams)):
         try:
             measured, drilled, words, ending = _production(candidate, gates, inquiry, port, before, when_up)
             if inquiry.faults:

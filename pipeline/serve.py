@@ -52,15 +52,16 @@ def _serve(
 ) -> None:
     # Here, so that a port that is taken is told at once: Ray takes seconds to import.
     from pipeline.cluster import RayParams, cluster
+    from serving import front
     from serving.app import build
     from serving.choosing import ServedVersion, choose
     from serving.running import running
 
-    chosen = choose(ServedVersion(registry=registry, serve=serve, unverified=unverified))
+    chosen = choose(ServedVersion(registry=registry, serve=serve, unverified=unverified), front.planned())
     version = chosen.version
     print(f"serve: {version.name} version {version.version}, {version.digest}; starting Ray and the graph", flush=True)
     app = build(version, serve, nonce=secrets.token_hex(8), verified=chosen.verified)
-    with cluster(load("ray", RayParams)):
+    with front.raised(), cluster(load("ray", RayParams)):
         release()
         with running(
             app,

@@ -37,7 +37,7 @@ class ApiKeysError(Refused):
 
 def champion(args: ServedVersion) -> Any:
     """The application of a verified version, for `serve run` and `serve deploy`. Raises what `choose` raises."""
-    chosen = choose(args)
+    chosen = choose(args, os.environ)
     nonce, surge = secrets.token_hex(8), room_beside(args.serve)
     return build(chosen.version, args.serve, nonce=nonce, verified=chosen.verified, surge=surge)
 

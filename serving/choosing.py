@@ -1,5 +1,6 @@
 """Which version is served: the champion or a named one, and only as it was verified to be served."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +42,8 @@ class Chosen:
     verified: bool
 
 
-def choose(args: ServedVersion) -> Chosen:
-    """The version to serve, verified to be served this way.
+def choose(args: ServedVersion, environment: Mapping[str, str]) -> Chosen:
+    """The version to serve, verified to be served this way. `environment`: of the processes that serve.
 
     Raises NoChampion, NotVerified, RegistryError, or BundleError when the registered bytes are not what they were.
     """
@@ -52,13 +53,14 @@ def choose(args: ServedVersion) -> Chosen:
         version = registry.ref(known[-1])
     if version is None:
         raise NoChampion(f"{args.registry.name} has no champion; make one: dvc repro (registry: {registry.home.shown})")
-    graph = graph_digest(args.serve)
+    graph = graph_digest(args.serve, environment)
     report = registry.report(version.digest, graph)
     verified = report is not None and report.passed
     if not (verified or args.unverified):
         raise NotVerified(
             f"version {version.version} of {version.name} ({version.digest}) has no passing report for the graph that "
-            f"would serve it ({graph}): the serve params, the serving code or a library are not those that were "
-            "verified. Verify it: dvc repro. To serve it nevertheless: python -m pipeline serve --unverified"
+            f"would serve it ({graph}): the serve params, the serving code, Serve's variables (python -m serving.front "
+            "prints them) or a library are not those that were verified. "
+            "Verify it: dvc repro. To serve it nevertheless: python -m pipeline serve --unverified"
         )
     return Chosen(version, verified)

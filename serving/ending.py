@@ -1,7 +1,5 @@
 """The end of an app under load: what became of the requests in flight, and what was left behind."""
 
-import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +11,7 @@ from ray import serve
 
 from registry.service_evidence import Shutdown
 from serving.load import OK, Load
+from serving.ports import is_free
 from serving.probe import ProbeFault, Target
 
 FIRST_ANSWER_S, SETTLE_S = 20.0, 3.0
@@ -21,8 +20,6 @@ ORPHAN_S = 10.0
 """What processes are given to end after Ray has been left."""
 REFUSED = {"503", "429"}
 LOG_LINES = 15
-PORTS = range(20_000, 30_000)
-"""Below the ports that systems hand out to whoever asks (32,768 and up), above those of Ray's workers (to 19,999)."""
 
 
 class Ending:
@@ -61,7 +58,7 @@ class Ending:
             lost={status: count for status, count in statuses.items() if status not in {OK, *REFUSED}},
             seconds=self._down - self._ordered,
             orphans=tuple(sorted(filter(None, map(_named, alive)))),
-            port_free=_is_free(host, port),
+            port_free=is_free(host, port),
         )
 
 
@@ -71,22 +68,6 @@ def _named(process: psutil.Process) -> str | None:
         return None if zombie else f"{process.name()} {process.pid}"
     except psutil.NoSuchProcess:
         return None
-
-
-def _is_free(host: str, port: int) -> bool:
-    with socket.socket() as taken:
-        # Connections that are closing do not count, a listener does.
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taken.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
-def free_port(host: str) -> int:
-    """A port that is free, and that neither the system nor Ray gives away while the app starts."""
-    return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(host, port))
 
 
 def last_words() -> str:

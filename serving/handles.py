@@ -87,16 +87,24 @@ def _elsewhere(question: Callable[..., Any], *given: Any, at_most_s: float, node
     return ray.get(task(question, node).remote(*given), timeout=START_S + at_most_s)
 
 
+def _handle(deployment: str, app: str) -> Any:
+    """A handle for a process that has no event loop, whatever Serve's variables say of those that have one."""
+    handle = serve.get_deployment_handle(deployment, app)
+    if not handle.is_initialized:
+        handle._init(_run_router_in_separate_loop=True)
+    return handle
+
+
 def _close(app: str, at_most_s: float) -> int:
-    return sum(serve.get_app_handle(app).broadcast("close").results(timeout_s=at_most_s))
+    return sum(_handle(INGRESS, app).broadcast("close").results(timeout_s=at_most_s))
 
 
 def _about(app: str) -> Any:
-    return serve.get_deployment_handle(INGRESS, app).about.remote().result(timeout_s=ANSWER_S)
+    return _handle(INGRESS, app).about.remote().result(timeout_s=ANSWER_S)
 
 
 def _loaded(app: str) -> dict[str, str]:
-    handle, found = serve.get_deployment_handle(MODEL, app), dict[str, str]()
+    handle, found = _handle(MODEL, app), dict[str, str]()
     until = time.monotonic() + REPLICAS_S
     while len(found) < _replicas(app) and time.monotonic() < until:
         # The handle chooses among the idle ones, so several are asked at once.
@@ -111,7 +119,7 @@ def _replicas(app: str) -> int:
 
 
 def _scores(app: str, digest: str, encoded: Sequence[Encoded], size: int) -> list[Mapping[str, float] | None]:
-    handle = serve.get_deployment_handle(MODEL, app)
+    handle = _handle(MODEL, app)
     calls = [handle.score.remote(digest, encoded[start : start + size]) for start in range(0, len(encoded), size)]
     scored = [one for call in calls for one in call.result(timeout_s=ANSWER_S)]
     return [one.prediction.scores if one.prediction else None for one in scored]

@@ -1,5 +1,6 @@
 """The HTTP deployment: everything refusable is refused here, before it is queued; then one handle call a text."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ class Ingress:
             monitor=Monitor(asked.canary, version.digest),
             admission=Admission(params.max_queued_texts),
         )
-        self._about = {"graph_digest": graph_digest(params), **about}
+        self._about = {"graph_digest": graph_digest(params, os.environ), **about}
         self._key_digests = key_digests
         self._door, self._grace_s = Door(), params.graceful_shutdown_s
 

@@ -29,7 +29,7 @@ from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
 from registry.service_evidence import Faults
-from serving import app, drills, measure, memory
+from serving import app, drills, front, measure, memory
 from serving.drill import Drills
 from serving.graph import graph_digest
 from serving.ingress import Ingress
@@ -132,6 +132,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path, tiny_vers
     port = free_port()
     with (
         Reference(tiny_version, "cpu", threads=1) as reference,
+        front.raised(),
         cluster(RayParams(num_cpus=4)),
     ):
         serve.start(proxy_location="HeadOnly", http_options={"host": HOST, "port": port})

@@ -14,6 +14,7 @@ from pipeline.params import load
 from registry.bundle import VersionRef
 from registry.contract import Encoded, FloatArray
 from registry.scorer import Scorer
+from serving import front
 from serving.app import build
 from serving.params import ServeParams
 from serving.replica import load_bundle
@@ -46,7 +47,7 @@ def main() -> None:
     params = load("serve", ServeParams).model_copy(update={"max_queued_texts": 4096})
     version = VersionRef(**json.loads(given.version))
     app = build(version, params, verified=False, load=empty if given.empty else load_bundle)
-    with cluster(RayParams()), running(app, host="127.0.0.1", port=given.port, request_timeout_s=60.0):
+    with front.raised(), cluster(RayParams()), running(app, host="127.0.0.1", port=given.port, request_timeout_s=60.0):
         stop.wait()
 
 

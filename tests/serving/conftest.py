@@ -11,6 +11,7 @@ from ray import serve
 
 from pipeline.cluster import RayParams, cluster
 from registry.bundle import VersionRef
+from serving import front
 from serving.app import build
 from serving.params import ServeParams
 from serving.replica import Load, load_bundle
@@ -39,7 +40,7 @@ def free_port() -> int:
 def serve_port() -> Iterator[int]:
     """The port of a Serve that lasts for this folder's tests."""
     port = free_port()
-    with cluster(RayParams(num_cpus=4)):
+    with front.raised(), cluster(RayParams(num_cpus=4)):
         serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
         yield port
         serve.shutdown()

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from pipeline.params import read
 from registry.bundle import BundleError, VersionRef
+from serving import front
 from serving.app import ApiKeysError, build, champion, model_options
 from serving.choosing import NoChampion, NotVerified, ServedVersion, choose
 from serving.params import AutoscalingParams, ServeParams
@@ -74,17 +75,17 @@ def test_only_the_champion_verified_for_this_graph_is_chosen(
     args: dict[str, Any], tiny_bundle: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(NoChampion, match="dvc repro"):
-        choose(ServedVersion.model_validate(args))
+        choose(ServedVersion.model_validate(args), front.planned())
     version = promoted(tiny_bundle, registered.PARAMS, ServeParams(), tmp_path / "report.html")
-    chosen = choose(ServedVersion.model_validate(args))
+    chosen = choose(ServedVersion.model_validate(args), front.planned())
     assert (chosen.version.digest, chosen.verified) == (version.digest, True)
-    named = choose(ServedVersion.model_validate(args | {"version": version.version}))
+    named = choose(ServedVersion.model_validate(args | {"version": version.version}), front.planned())
     assert named.version == chosen.version
 
     other = ServeParams(max_batch_size=16).model_dump()
     with pytest.raises(NotVerified, match="dvc repro"):
-        choose(ServedVersion.model_validate(args | {"serve": other}))
-    unverified = choose(ServedVersion.model_validate(args | {"serve": other, "unverified": True}))
+        choose(ServedVersion.model_validate(args | {"serve": other}), front.planned())
+    unverified = choose(ServedVersion.model_validate(args | {"serve": other, "unverified": True}), front.planned())
     assert unverified.verified is False
 
     weights = chosen.version.folder / "model/model.safetensors"
@@ -92,7 +93,7 @@ def test_only_the_champion_verified_for_this_graph_is_chosen(
     flipped[-1] ^= 1
     weights.write_bytes(bytes(flipped))
     with pytest.raises(BundleError, match=r"model\.safetensors differs.*register --again"):
-        choose(ServedVersion.model_validate(args))
+        choose(ServedVersion.model_validate(args), front.planned())
 
 
 def test_deploy_serve_yaml_is_valid_and_serves_the_graph_of_params_yaml() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from registry.closure import import_closure
-from serving import graph
+from serving import front, graph
 from serving.graph import graph_digest
 from serving.params import ServeParams
 
@@ -32,7 +32,9 @@ def test_the_same_graph_in_two_folders_has_one_digest(copy: Path, monkeypatch: p
     assert elsewhere.startswith("sha256:")
 
 
-@pytest.mark.parametrize("name", ["serving/replica.py", "registry/scorer.py", "serving/page/page.js"])
+@pytest.mark.parametrize(
+    "name", ["serving/replica.py", "serving/haproxy.py", "registry/scorer.py", "serving/page/page.js"]
+)
 def test_a_changed_file_is_another_graph(copy: Path, name: str) -> None:
     before = graph_digest(ServeParams())
     (copy / name).write_bytes((copy / name).read_bytes() + b"\n")
@@ -50,7 +52,7 @@ def test_code_that_does_not_serve_is_not_in_it(copy: Path) -> None:
 def test_every_dial_and_every_variable_of_serve_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = {graph_digest(params) for params in (ServeParams(), ServeParams(max_batch_size=16))}
     digests.add(graph_digest(ServeParams(num_gpus=1)))
-    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "1")
+    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "0")
     digests.add(graph_digest(ServeParams()))
     assert len(digests) == 4
 
@@ -59,6 +61,8 @@ def test_what_serve_gives_its_own_processes_does_not_count(monkeypatch: pytest.M
     before = graph_digest(ServeParams())
     monkeypatch.setenv("RAY_SERVE_INTERNAL_DEPLOYMENT_NAME", "Ingress")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    for place in front.PLACES:
+        monkeypatch.setenv(place, "somewhere")
     assert graph_digest(ServeParams()) == before
 
 
