@@ -30,7 +30,7 @@ CHOSEN = {
     # for more of the kind, and asks another ingress when this one refuses a connection.
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
 }
-"""How Serve is run, in its own variables; what the environment says of them wins. Part of the graph digest."""
+"""How Serve is run, in its own variables; what the environment says of these wins. Part of the graph digest."""
 
 _FOLDER = {
     "RAY_SERVE_HAPROXY_BINARY_PATH": "start",
@@ -60,15 +60,15 @@ def planned(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 @contextlib.contextmanager
 def raised() -> Iterator[None]:
     """Have the Ray that is started in this block serve behind HAProxy. No effect on a cluster that is joined."""
-    before = dict(os.environ)
-    folder = _folder()
+    folder, names = _folder(), {*CHOSEN, *PLACES}
+    before = {name: os.environ[name] for name in names & os.environ.keys()}
     try:
         os.environ.update(_variables(folder))
         yield
     finally:
-        for name in os.environ.keys() - before.keys():
-            if name in CHOSEN or name in PLACES:
-                del os.environ[name]
+        for name in names & os.environ.keys():
+            del os.environ[name]
+        os.environ.update(before)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -88,7 +88,7 @@ def _variables(folder: Path) -> dict[str, str]:
     script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     script.chmod(0o700)
     places = {name: str(folder / file) for name, file in _FOLDER.items()}
-    return planned({**places, _PORT: str(free_port(LOOPBACK)), **os.environ})
+    return planned({**os.environ, **places, _PORT: str(free_port(LOOPBACK))})
 
 
 def main() -> None:

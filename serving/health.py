@@ -24,8 +24,9 @@ class Monitor:
         self._right_at: float | None = None
         self.loaded: dict[str, JsonValue] = {}
         """What the replica that answered last holds."""
-        self.heard, self.down = asyncio.Event(), asyncio.Event()
-        """Set from the model's first answer on, right or wrong; and while it is down after that."""
+        self.heard = asyncio.Event()
+        """Set from the model's first answer on, right or wrong."""
+        self._down: asyncio.Future[None] | None = None
 
     @property
     def fault(self) -> str | None:
@@ -34,6 +35,13 @@ class Monitor:
             return self._fault
         age = time.monotonic() - (self._right_at or 0.0)
         return f"no canary has been answered for {age:.0f} s" if age > STALE_S else None
+
+    @property
+    def down(self) -> "asyncio.Future[None]":
+        """Done as soon as a model that has been heard is down: one for all who wait, so nobody may cancel it."""
+        if self._down is None:
+            self._down = asyncio.get_running_loop().create_future()
+        return self._down
 
     async def watch(self) -> None:
         """Ask for ever, once a second; ends when cancelled."""
@@ -47,10 +55,11 @@ class Monitor:
         with contextlib.suppress(Exception):
             alive = await asyncio.wait_for(self._ask(), TIMEOUT_S)
             self._hear(alive)
-        if self.heard.is_set() and self.fault:
-            self.down.set()
-        else:
-            self.down.clear()
+        is_down = bool(self.heard.is_set() and self.fault)
+        if is_down and not self.down.done():
+            self.down.set_result(None)
+        elif not is_down and self.down.done():
+            self._down = None
 
     def _hear(self, alive: Alive) -> None:
         if alive.loaded["digest"] != self._digest:

@@ -38,14 +38,15 @@ class Model:
         self._waiting: deque[_Waiting] = deque()
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def score(self, encoded: Encoded) -> Scored:
+    def score(self, encoded: Encoded) -> "asyncio.Future[Scored]":
         """One text's answer. The caller sets the deadline; what nobody waits for any more is not computed."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(encoded, loop.create_future())
+        if not self._waiting:
+            # Not at once: the other texts of the same request are about to be here.
+            loop.call_soon(self._send)
         self._waiting.append(waiting)
-        # Not at once: the other texts of the same request are about to be here.
-        loop.call_soon(self._send)
-        return await waiting.answer
+        return waiting.answer
 
     async def canary(self) -> Alive:
         """One replica's answer to a canary, beside the calls that carry texts; a hung one's only if none answers."""

@@ -75,16 +75,14 @@ class Predictor:
         await self.monitor.heard.wait()
         if self.monitor.fault:
             raise unavailable(self.monitor.fault)
-        down = asyncio.ensure_future(self.monitor.down.wait())
         scoring = asyncio.gather(*map(self.score, encoded))
-        either: tuple[asyncio.Future[Any], ...] = (scoring, down)
+        either: tuple[asyncio.Future[Any], ...] = (scoring, self.monitor.down)
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not scoring.done():
                 raise unavailable(self.monitor.fault or "the model stopped answering")
             scored = scoring.result()
         finally:
-            down.cancel()
             scoring.cancel()
         if any(one.prediction is None for one in scored):
             raise failed()

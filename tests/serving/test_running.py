@@ -80,11 +80,12 @@ import sys
 from pathlib import Path
 from pipeline.cluster import RayParams, cluster
 from registry.bundle import VersionRef
+from serving import front
 from serving.app import build
 from serving.params import ServeParams
 from serving.running import running
 version = VersionRef.model_validate_json(sys.argv[1])
-with cluster(RayParams(num_cpus=1)):
+with front.raised(), cluster(RayParams(num_cpus=1)):
     try:
         app = build(version, ServeParams(num_cpus=0.5), verified=False)
         with running(app, host="127.0.0.1", port=int(sys.argv[2])):
