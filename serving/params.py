@@ -25,7 +25,7 @@ class AutoscalingParams(Branch):
 class ServeParams(Branch):
     """How a version is served; every field is in the graph digest."""
 
-    num_replicas: Annotated[int, Field(ge=1)] = 1
+    num_replicas: Annotated[int, Field(ge=1)] = 2
     """Model replicas; ignored when `autoscaling` is given."""
     autoscaling: AutoscalingParams | None = None
     ingress_replicas: Annotated[int, Field(ge=1)] = 1
@@ -35,7 +35,8 @@ class ServeParams(Branch):
     """GPUs of one model replica, fractions allowed; above 0 the model runs on cuda."""
     max_batch_size: Annotated[int, Field(ge=1, le=512)] = 32
     """Texts in one forward."""
-    batch_wait_s: Annotated[float, Field(ge=0, le=1)] = 0.005
+    batch_wait_s: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Longest wait for batch-mates while the model is idle; while it is busy they gather anyway."""
     max_texts: Annotated[int, Field(ge=1)] = 64
     """Texts in one request."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
