@@ -75,13 +75,18 @@ class Scorer:
 
     def score(self, encoded: Sequence[Encoded]) -> list[Prediction]:
         """Encoded texts to predictions, texts of like length in a forward. Raises ContractError on NaN."""
+        return self.score_padded(encoded)[0]
+
+    def score_padded(self, encoded: Sequence[Encoded]) -> tuple[list[Prediction], float]:
+        """As `score`, and the share of padding among the tokens that went through the model."""
         if not encoded:
-            return []
+            return [], 0.0
         logits_BC = np.empty((len(encoded), len(self.contract.labels)), dtype=np.float32)
-        lengths = [len(one.ids) for one in encoded]
+        lengths, forwarded = [len(one.ids) for one in encoded], 0
         for places in cut(lengths, FORWARD_TOKENS[torch.device(self.device).type], MOST_TOKENS):
             logits_BC[places] = self.forward([encoded[place] for place in places])
-        return self.decode(logits_BC, encoded)
+            forwarded += len(places) * max(lengths[place] for place in places)
+        return self.decode(logits_BC, encoded), 1 - sum(lengths) / forwarded
 
     def __call__(self, texts: Sequence[str]) -> list[Prediction]:
         """Texts to predictions, texts of like length in a forward. Raises ContractError on NaN."""

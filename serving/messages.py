@@ -17,6 +17,8 @@ class Scored:
     forward_ms: float
     batch_texts: int
     """Texts handed to the scorer together with this one; it forwards those of like length together."""
+    padding: float
+    """Share of padding among the tokens of those forwards."""
 
 
 @dataclass(frozen=True, slots=True)

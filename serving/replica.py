@@ -108,13 +108,14 @@ class Replica:
 
     def _forward(self, encoded: Sequence[Encoded]) -> list[Scored]:
         began = time.perf_counter()
+        answers: Sequence[Prediction | None]
         try:
-            answers: Sequence[Prediction | None] = self._scorer.score(encoded)
+            answers, padding = self._scorer.score_padded(encoded)
         except Exception:
             # One text must not fail its batch-mates: ask each alone.
-            answers = [self._alone(one) for one in encoded]
+            answers, padding = [self._alone(one) for one in encoded], 0.0
         ms = (time.perf_counter() - began) * 1000
-        return [Scored(answer, self._name, ms, len(encoded)) for answer in answers]
+        return [Scored(answer, self._name, ms, len(encoded), padding) for answer in answers]
 
     def _alone(self, encoded: Encoded) -> Prediction | None:
         try:

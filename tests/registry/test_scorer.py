@@ -47,7 +47,10 @@ def test_a_batch_is_cut_into_forwards_of_like_length_and_answered_in_order(tiny_
 
     answer.forward = watched
     texts = [" ".join(rng.choices(["good", "bad", "day", "it"], k=rng.choice([1, 2, 3, 25, 28]))) for _ in range(24)]
-    together, padded = answer(texts), sum(count * longest for count, longest in sizes)
+    encoded = answer.encode(texts)
+    together, padding = answer.score_padded(encoded)
+    padded = sum(count * longest for count, longest in sizes)
+    assert padding == pytest.approx(1 - sum(len(one.ids) for one in encoded) / padded)
     assert len(sizes) > 1 and sum(count for count, _ in sizes) == len(texts)
     assert padded < len(texts) * max(longest for _, longest in sizes)
     for text, got in zip(texts, together, strict=True):

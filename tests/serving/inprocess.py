@@ -28,7 +28,7 @@ def scored(encoded: Encoded, replica: str = "r1") -> Scored:
     """An answer that shows how many tokens were read."""
     score = 1 / len(encoded.ids)
     answer = Prediction("yes", score, {"no": 1 - score, "yes": score}, encoded.truncated)
-    return Scored(answer, replica, forward_ms=2.0, batch_texts=7)
+    return Scored(answer, replica, forward_ms=2.0, batch_texts=7, padding=0.25)
 
 
 async def answers(encoded: Encoded) -> Scored:

@@ -22,7 +22,7 @@ LABELS = ("negative", "neutral", "positive")
 async def answers(encoded: Encoded) -> Scored:
     """Right in form: three labels whose scores sum to 1."""
     scores = dict(zip(LABELS, (0.2, 0.3, 0.5), strict=True))
-    return Scored(Prediction("positive", 0.5, scores, encoded.truncated), "r1", 2.0, 1)
+    return Scored(Prediction("positive", 0.5, scores, encoded.truncated), "r1", 2.0, 1, 0.0)
 
 
 def wrong(asked: TestClient, contract: Contract, params: ServeParams, with_keys: bool = False) -> dict[str, str]:
@@ -71,7 +71,7 @@ def test_answers_that_break_their_form_are_caught(tiny_version: VersionRef) -> N
     for what, prediction in broken.items():
 
         async def answer(_: Encoded, prediction: Prediction = prediction) -> Scored:
-            return Scored(prediction, "r1", 2.0, 1)
+            return Scored(prediction, "r1", 2.0, 1, 0.0)
 
         with inprocess.client(tiny_version, answer) as asked:
             assert "one text" in wrong(asked, contract, ServeParams()), what

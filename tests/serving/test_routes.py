@@ -67,8 +67,8 @@ def test_headers_say_who_answered_and_where_the_time_went(tiny_version: VersionR
     assert headers["x-served-by"] == "r0,r1"
     assert headers["x-request-id"]
     parts = [part.strip() for part in headers["server-timing"].split(",")]
-    assert [part.split(";")[0] for part in parts] == ["queue", "tokenize", "forward", "batch"]
-    assert parts[2:] == ["forward;dur=2.0", 'batch;desc="7"']
+    assert [part.split(";")[0] for part in parts] == ["queue", "tokenize", "forward", "padding", "batch"]
+    assert parts[2:] == ["forward;dur=2.0", 'padding;desc="0.25"', 'batch;desc="7"']
 
 
 def test_errors_share_one_shape_from_the_router_on(tiny_version: VersionRef) -> None:
@@ -225,7 +225,7 @@ def test_a_fault_of_ours_is_a_500_without_the_users_text(
 
 def test_s05_a_text_that_the_model_fails_on_is_a_500(tiny_version: VersionRef) -> None:
     async def poison(encoded: Encoded) -> Scored:
-        return Scored(None, "r1", 1.0, 1) if len(encoded.ids) == 4 else scored(encoded)
+        return Scored(None, "r1", 1.0, 1, 0.0) if len(encoded.ids) == 4 else scored(encoded)
 
     with client(tiny_version, poison) as ask:
         assert_error(ask.post("/predict", json={"text": "good film"}), 500, "internal")
