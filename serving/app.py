@@ -89,7 +89,7 @@ def model_options(params: ServeParams, constructor_retries: int) -> dict[str, An
                 "target_ongoing_requests": sizes.target_ongoing_requests(params),
             }
         }
-    batching = Batching(calls_per_batch=sizes.calls_per_batch(params), batch_wait_s=params.batch_wait_s)
+    batching = Batching(calls_per_batch=sizes.calls_per_batch(params))
     return {
         **scale,
         "ray_actor_options": {"num_cpus": params.num_cpus, "num_gpus": params.num_gpus},

@@ -31,7 +31,7 @@ class Ingress:
         about: dict[str, JsonValue],
         key_digests: Sequence[str],
     ) -> None:
-        asked = Model(model, version.digest, calls_per_ingress(params), texts_per_call(params))
+        asked = Model(model, version.digest, calls_per_ingress(params), texts_per_call(params), params.batch_wait_s)
         self._predictor = Predictor(
             version=version,
             params=params,

@@ -30,22 +30,27 @@ class _Waiting:
 
 
 class Model:
-    """Asks the model deployment: at once while a call is free, else texts gather and share the next call."""
+    """Asks the model deployment: at once while no call is out, else texts gather for a moment and share a call."""
 
-    def __init__(self, handle: Any, digest: str, calls: int, texts_per_call: int) -> None:
-        """`digest`: of the version whose answers are wanted; `calls`: calls with the deployment at a time, at most."""
+    def __init__(self, handle: Any, digest: str, calls: int, texts_per_call: int, wait_s: float) -> None:
+        """`digest`: of the version whose answers are wanted; `calls`: calls with the deployment at a time, at most.
+
+        `wait_s`: how long a text waits for others while calls are out and there is room for one more.
+        """
         self._handle, self._digest, self._free, self._texts_per_call = handle, digest, calls, texts_per_call
+        self._wait_s = wait_s
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
         self._waiting: deque[_Waiting] = deque()
         self._calls: set[asyncio.Task[None]] = set()
 
     def score(self, encoded: Encoded) -> "asyncio.Future[Scored]":
         """One text's answer. The caller sets the deadline; what nobody waits for any more is not computed."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(encoded, loop.create_future())
-        if not self._waiting:
-            # Not at once: the other texts of the same request are about to be here.
-            loop.call_soon(self._send)
+        waiting = _Waiting(encoded, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
+        gather = self._calls and len(self._waiting) < self._texts_per_call
+        # Never in this very moment: the other texts of the same request are about to be here.
+        self._send_in(self._wait_s if gather else 0.0)
         return waiting.answer
 
     async def canary(self) -> Alive:
@@ -57,7 +62,19 @@ class Model:
             alive = await _ask(self._handle.canary)
         return alive
 
+    def _send_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        if self._timer:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._timer, self._due = loop.call_later(seconds, self._send), due
+
     def _send(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
         while self._free and (texts := self._take()):
             self._free -= 1
             call = asyncio.get_running_loop().create_task(self._call(texts))
@@ -77,7 +94,8 @@ class Model:
     def _ended(self, call: "asyncio.Task[None]") -> None:
         self._calls.discard(call)
         self._free += 1
-        self._send()
+        if not self._calls or not self._timer:
+            self._send()
 
     async def _call(self, texts: list[_Waiting]) -> None:
         try:

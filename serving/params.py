@@ -35,8 +35,8 @@ class ServeParams(Branch):
     """GPUs of one model replica, fractions allowed; above 0 the model runs on cuda."""
     max_batch_size: Annotated[int, Field(ge=1, le=512)] = 32
     """Texts in one forward."""
-    batch_wait_s: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Longest wait for batch-mates while the model is idle; while it is busy they gather anyway."""
+    batch_wait_s: Annotated[float, Field(ge=0, le=1)] = 0.005
+    """Longest wait for batch-mates while others are in the model; an idle model is asked at once."""
     max_texts: Annotated[int, Field(ge=1)] = 64
     """Texts in one request."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576

@@ -30,10 +30,9 @@ class Unhealthy(Exception):
 
 
 class Batching(TypedDict):
-    """Serve's `user_config`: dials that change without a restart."""
+    """Serve's `user_config`: what changes without a restart."""
 
     calls_per_batch: int
-    batch_wait_s: float
 
 
 def load_bundle(folder: Path, digest: str, device: str, threads: int) -> "Scorer":
@@ -75,7 +74,6 @@ class Replica:
     def reconfigure(self, batching: Batching) -> None:
         """Serve calls this with `user_config`, at the start and on a light update."""
         self._together.set_max_batch_size(batching["calls_per_batch"])
-        self._together.set_batch_wait_timeout_s(batching["batch_wait_s"])
 
     async def score(self, digest: str, encoded: Sequence[Encoded]) -> list[Scored] | None:
         """The answers to one call's texts, computed together with whatever other calls are waiting.
@@ -93,7 +91,8 @@ class Replica:
         scored: list[Scored] = await self._together(encoded)
         return scored
 
-    @serve.batch  # type: ignore[untyped-decorator]  # ray is not followed by mypy
+    # No wait here: the ingress has gathered already, and calls gather while the model is busy.
+    @serve.batch(batch_wait_timeout_s=0)  # type: ignore[untyped-decorator]  # ray is not followed by mypy
     async def _together(self, calls: list[Sequence[Encoded]]) -> list[list[Scored]]:
         self._batch_began = time.monotonic()
         self._free.clear()

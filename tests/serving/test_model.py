@@ -1,10 +1,12 @@
 """The ingress's side of the handle, with a handle of the test's choosing."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
+import uvloop
 from ray.exceptions import ActorUnavailableError
 from ray.serve.exceptions import DeploymentUnavailableError
 
@@ -56,10 +58,10 @@ async def well(encoded: list[Encoded]) -> list[Scored]:
 
 def run(handle: Handle, texts: int, calls: int = 2, texts_per_call: int = 4) -> list[Scored | BaseException]:
     async def ask() -> list[Scored | BaseException]:
-        model = Model(handle, DIGEST, calls, texts_per_call)
+        model = Model(handle, DIGEST, calls, texts_per_call, wait_s=0.0)
         return await asyncio.gather(*(model.score(text(n)) for n in range(texts)), return_exceptions=True)
 
-    return asyncio.run(asyncio.wait_for(ask(), 10))
+    return uvloop.run(asyncio.wait_for(ask(), 10))
 
 
 def test_texts_share_calls_and_each_gets_its_own_answer() -> None:
@@ -67,6 +69,26 @@ def test_texts_share_calls_and_each_gets_its_own_answer() -> None:
     answers = run(handle, 30)
     assert answers == [scored(text(n)) for n in range(30)]
     assert handle.calls == [4, 4, 4, 4, 4, 4, 4, 2]
+
+
+def test_an_idle_model_is_asked_at_once_and_a_busy_one_after_a_moment_or_with_a_full_call() -> None:
+    handle, began = Handle(well), time.monotonic()
+
+    async def ask() -> None:
+        model = Model(handle, DIGEST, calls=9, texts_per_call=4, wait_s=0.5)
+        first = model.score(text(0))
+        await asyncio.sleep(0.001)
+        full = [model.score(text(n)) for n in range(1, 5)]
+        await asyncio.gather(first, *full)
+        assert time.monotonic() - began < 0.4
+        # Its end is the moment too: nobody waits for a model that has become idle.
+        last = model.score(text(5))
+        await asyncio.sleep(0.001)
+        await asyncio.gather(last, model.score(text(6)))
+
+    uvloop.run(asyncio.wait_for(ask(), 10))
+    assert time.monotonic() - began < 0.4
+    assert handle.calls == [1, 4, 1, 1]
 
 
 def test_no_more_calls_are_out_than_allowed() -> None:
@@ -134,7 +156,7 @@ def test_s06_a_call_is_cancelled_once_all_its_clients_have_left_and_its_place_is
 
     async def ask() -> None:
         nonlocal hang
-        model = Model(handle, DIGEST, calls=1, texts_per_call=2)
+        model = Model(handle, DIGEST, calls=1, texts_per_call=2, wait_s=0.0)
         first, second, waiting = (model.score(text(n)) for n in range(3))
         await asyncio.sleep(0.05)
         first.cancel()
@@ -145,7 +167,7 @@ def test_s06_a_call_is_cancelled_once_all_its_clients_have_left_and_its_place_is
         hang = False
         assert await model.score(text(7)) == scored(text(7))
 
-    asyncio.run(asyncio.wait_for(ask(), 10))
+    uvloop.run(asyncio.wait_for(ask(), 10))
     assert handle.cancelled == [True]
     assert handle.calls == [2, 1]
 

@@ -77,7 +77,7 @@ def test_only_texts_that_the_app_takes_are_asked(tiny_version: VersionRef) -> No
 
 
 def test_the_load_is_twice_what_all_replicas_take_as_far_as_admission_allows() -> None:
-    assert in_flight(ServeParams(max_batch_size=32)) == 64
+    assert in_flight(ServeParams(max_batch_size=32, num_replicas=1)) == 64
     assert in_flight(ServeParams(max_batch_size=32, num_replicas=2)) == 128
     assert in_flight(ServeParams(max_batch_size=512, max_queued_texts=600)) == 600
     grown = ServeParams(max_batch_size=8, autoscaling=AutoscalingParams(min_replicas=2, max_replicas=4))

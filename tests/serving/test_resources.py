@@ -53,7 +53,7 @@ def test_autoscaling_needs_only_what_it_starts_with(tiny_version: VersionRef) ->
 @pytest.mark.parametrize(
     ("dials", "fits"),
     [
-        ({}, True),
+        ({"num_replicas": 1}, True),
         ({"num_replicas": 2}, False),
         ({"num_replicas": 3, "num_cpus": 0.5}, True),
         ({"num_gpus": 1.0}, False),

@@ -22,7 +22,7 @@ def test_a_full_batch_fits_through_every_hop_and_none_is_too_large(
 
 def test_autoscaling_is_given_room_for_all_its_replicas_and_aims_at_a_batch_each() -> None:
     params = ServeParams(max_batch_size=32, autoscaling=AutoscalingParams(max_replicas=3))
-    assert sizes.calls_in_flight(params) == 3 * sizes.calls_in_flight(ServeParams(max_batch_size=32))
+    assert sizes.calls_in_flight(params) == 3 * sizes.calls_in_flight(ServeParams(max_batch_size=32, num_replicas=1))
     assert sizes.target_ongoing_requests(params) * sizes.texts_per_call(params) >= 16
     assert sizes.calls_in_flight(params) > sizes.target_ongoing_requests(params) * 2
 
