@@ -63,7 +63,8 @@ def on_any(target: Target, texts: Sequence[str]) -> Iterator[Fault]:
 
 def on_planted(target: Target) -> Iterator[Fault]:
     """Faults for an app that was built with `planted`, each made when the one before it is over."""
-    held = 2 * texts_per_call(target.params) * calls_per_batch(target.params)
+    # Its share of the calls that may be out, and one more that comes while the router finds all equally busy.
+    held = (2 * calls_per_batch(target.params) + 1) * texts_per_call(target.params)
     if len(handles.processes(target.app, handles.MODEL)) > 1:
         yield _replica_killed(target, "one of several killed")
     yield Fault(

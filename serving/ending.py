@@ -10,7 +10,7 @@ import ray
 from ray import serve
 
 from registry.service_evidence import Shutdown
-from serving.load import OK, Load
+from serving.load import OK, REFUSED, Load
 from serving.ports import is_free
 from serving.probe import ProbeFault, Target
 
@@ -18,7 +18,8 @@ FIRST_ANSWER_S, SETTLE_S = 20.0, 3.0
 LONGEST_END_S = 120.0
 ORPHAN_S = 10.0
 """What processes are given to end after Ray has been left."""
-REFUSED = {"503", "429"}
+TURNED_AWAY = {"503", "429", REFUSED}
+"""Told to ask elsewhere, or never let in: a client that began before the order and connected after the end."""
 LOG_LINES = 15
 
 
@@ -54,8 +55,8 @@ class Ending:
         return Shutdown(
             in_flight=statuses.total(),
             finished=statuses[OK],
-            refused=sum(statuses[status] for status in REFUSED),
-            lost={status: count for status, count in statuses.items() if status not in {OK, *REFUSED}},
+            refused=sum(statuses[status] for status in TURNED_AWAY),
+            lost={status: count for status, count in statuses.items() if status not in {OK, *TURNED_AWAY}},
             seconds=self._down - self._ordered,
             orphans=tuple(sorted(filter(None, map(_named, alive)))),
             port_free=is_free(host, port),

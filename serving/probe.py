@@ -125,7 +125,7 @@ def alone(target: Target, texts: Sequence[str], rows: Sequence[int]) -> list[Ans
         for row in rows:
             began = time.monotonic()
             response = _send(client, "POST", f"{target.url}/predict", json={"text": texts[row]})
-            answers.append(answer_of(row, began, response))
+            answers.append(answer_of(row, began, response.status_code, response.content, response.headers))
     return answers
 
 
