@@ -46,7 +46,7 @@ from tests.serving.conftest import free_port
 pytestmark = [pytest.mark.slow, pytest.mark.mutation]
 
 HOST, NONCE = "127.0.0.1", "this deployment"
-SERVE = ServeParams(num_cpus=0.5, max_batch_size=16, max_queued_texts=256)
+SERVE = ServeParams(num_replicas=1, num_cpus=0.5, max_batch_size=16, max_queued_texts=256)
 
 
 @dataclass(frozen=True)
