@@ -25,7 +25,7 @@ class AutoscalingParams(Branch):
 class ServeParams(Branch):
     """How a version is served; every field is in the graph digest."""
 
-    num_replicas: Annotated[int, Field(ge=1)] = 2
+    num_replicas: Annotated[int, Field(ge=1)] = 1
     """Model replicas; ignored when `autoscaling` is given."""
     autoscaling: AutoscalingParams | None = None
     ingress_replicas: Annotated[int, Field(ge=1)] = 1
