@@ -15,7 +15,7 @@ from serving.measure import in_flight
 from serving.overload import at_once
 from serving.params import ServeParams
 from serving.probe import ProbeFault, Target
-from serving.sizes import calls_per_batch, texts_per_call
+from serving.sizes import calls_in_flight, max_replicas, texts_per_call
 from serving.truth import LAG_S
 
 OVER = 10.0
@@ -64,7 +64,8 @@ def on_any(target: Target, texts: Sequence[str]) -> Iterator[Fault]:
 def on_planted(target: Target) -> Iterator[Fault]:
     """Faults for an app that was built with `planted`, each made when the one before it is over."""
     # Its share of the calls that may be out, and one more that comes while the router finds all equally busy.
-    held = (2 * calls_per_batch(target.params) + 1) * texts_per_call(target.params)
+    share = calls_in_flight(target.params) // max_replicas(target.params)
+    held = (share + 1) * texts_per_call(target.params)
     if len(handles.processes(target.app, handles.MODEL)) > 1:
         yield _replica_killed(target, "one of several killed")
     yield Fault(

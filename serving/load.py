@@ -109,10 +109,10 @@ class Load:
         try:
             async with client.post(f"{self._url}/predict", json={"text": self._texts[text]}) as response:
                 body = await response.read()
-        except aiohttp.ClientConnectorError:
-            return Answer(text, began, time.monotonic(), REFUSED)
         except (aiohttp.ClientError, TimeoutError) as error:
-            return Answer(text, began, time.monotonic(), type(error).__name__)
+            # A host that is not found or not reached is no refusal: the cause says which it was.
+            refused = isinstance(error.__cause__, ConnectionRefusedError)
+            return Answer(text, began, time.monotonic(), REFUSED if refused else type(error).__name__)
         return answer_of(text, began, response.status, body, response.headers)
 
 

@@ -14,6 +14,7 @@ import pytest
 from registry.bundle import VersionRef
 from serving import front, haproxy
 from tests.serving.conftest import Deploy, free_port
+from tests.serving.test_running import SCRIPT
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """global
@@ -118,26 +119,10 @@ def test_outside_of_the_prefix_is_404_in_our_shape(url: str, serve_port: int) ->
     assert (status, body["error"]["type"]) == (404, "not_found")  # type: ignore[index]
 
 
-SCRIPT = """
-import sys
-from pipeline.cluster import RayParams, cluster
-from registry.bundle import VersionRef
-from serving import front
-from serving.app import build
-from serving.params import ServeParams
-from serving.running import running
-app = build(VersionRef.model_validate_json(sys.argv[1]), ServeParams(num_cpus=0.5), verified=False)
-with front.raised(), cluster(RayParams(num_cpus=1)):
-    with running(app, host="127.0.0.1", port=int(sys.argv[2])):
-        print("UP", flush=True)
-        sys.stdin.read()
-print("OUT", flush=True)
-"""
-
-
 @pytest.mark.slow
 def test_start_stop_kill_and_start_again_ten_times(tiny_version: VersionRef) -> None:
-    port, script = free_port(), [sys.executable, "-c", SCRIPT, tiny_version.model_dump_json()]
+    port, up = free_port(), SCRIPT.replace("{inside}", "sys.stdin.read()")
+    script = [sys.executable, "-c", up, tiny_version.model_dump_json()]
     agents: list[psutil.Process] = []
     for time_around in range(10):
         process = subprocess.Popen(

@@ -92,7 +92,8 @@ with front.raised(), cluster(RayParams(num_cpus=1)):
             print("UP", flush=True)
             {inside}
     except ZeroDivisionError:
-        print("OUT", flush=True)
+        pass
+print("OUT", flush=True)
 """
 
 
