@@ -24,6 +24,14 @@ DECODED = ("x-request-id", "x-session-id", "x-request-timeout-seconds", "x-reque
 """Headers that Serve decodes before the ingress sees them: a byte that is not UTF-8 would end in a plain 500."""
 NOT_TEXT = ("header", "one of " + ", ".join(DECODED) + " holds something else than visible ASCII characters")
 NEW_ID = "%[unique-id]"
+UNREAD = (
+    "http-request set-var(txn.unread) method if { req.hdr_val(content-length) gt 0 }"
+    " || { req.hdr(transfer-encoding) -m found }",
+    "http-after-response set-header connection close if { var(txn.unread) -m found } !{ var(txn.unread) -m str POST }",
+    "http-after-response set-header connection close if { var(txn.unread) -m found } !{ status 200 422 }",
+)
+"""HAProxy 2.8 closes a connection without a word when the answer comes before the end of the request's body, and the
+client's next request is lost. So an answer that may come early says that it closes; 200 and 422 need the whole body."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -46,6 +54,7 @@ def ours(config: str) -> str:
                 f"    http-error status {status} {_answer(*said)} hdr retry-after 1" for status, said in ERRORS.items()
             ]
         if section == "frontend http_frontend" and words[:1] == ["bind"]:
+            kept += [f"    {rule}" for rule in UNREAD]
             wrong = " || ".join(f"{{ req.fhdr({name}) -m reg '[^ -~]' }}" for name in DECODED)
             kept.append(f"    http-request return status 400 {_answer(*NOT_TEXT)} if {wrong}")
     return "\n".join(kept) + "\n"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -117,6 +118,36 @@ def test_a_header_that_serve_could_not_decode_is_refused_in_our_shape(url: str, 
 def test_outside_of_the_prefix_is_404_in_our_shape(url: str, serve_port: int) -> None:
     status, body = asked(serve_port, b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n")
     assert (status, body["error"]["type"]) == (404, "not_found")  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("asks", "status"),
+    {
+        "POST {}/predict HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 9999999\r\n": 413,
+        "POST {}/predict HTTP/1.1\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n": 415,
+        "POST {}/predict HTTP/1.1\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n": 415,
+        "POST {}/live HTTP/1.1\r\ncontent-length: 20\r\n": 405,
+        "GET {}/live HTTP/1.1\r\ncontent-length: 20\r\n": 200,
+        "POST /nowhere HTTP/1.1\r\ncontent-length: 20\r\n": 404,
+    }.items(),
+)
+def test_an_answer_before_the_end_of_the_body_says_that_the_connection_closes(
+    url: str, serve_port: int, asks: str, status: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", serve_port), timeout=10) as connection:
+        connection.sendall((asks.format("/" + url.rsplit("/", 1)[1]) + "host: a\r\n\r\n").encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += connection.recv(65536)
+    head = answer.partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
+    assert head[0].split()[1] == str(status).encode()
+    assert b"connection: close" in head
+
+
+def test_a_whole_body_keeps_the_connection(url: str) -> None:
+    with httpx.Client() as client:
+        answers = [client.post(f"{url}/predict", json=body) for body in ({"text": "fine"}, {"text": ""})]
+    assert [(answer.status_code, answer.headers.get("connection")) for answer in answers] == [(200, None), (422, None)]
 
 
 @pytest.mark.slow
