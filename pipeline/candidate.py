@@ -10,7 +10,9 @@ from registry.contract import Contract
 from registry.errors import Refused
 from registry.files import read_json
 from registry.params import RegistryParams
+from registry.runtimes import Engine
 from registry.versions import Registry, open_registry
+from serving.engine import engine_of
 from serving.graph import graph_digest
 from serving.params import ServeParams
 
@@ -29,6 +31,11 @@ class Candidate:
     graph_digest: str
     baseline: VersionRef | None
     registry: Registry
+
+    @property
+    def engine(self) -> Engine:
+        """How its replicas load it."""
+        return engine_of(self.version.folder, self.serve)
 
 
 def local() -> Candidate:

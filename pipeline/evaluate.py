@@ -11,8 +11,10 @@ import torch
 
 from pipeline import paths, stage
 from registry import scorer
+from registry.bundle import read_contract
 from registry.contract import probabilities
 from registry.files import new_folder, write_json
+from registry.runtimes import FP32, Engine, kept
 from training import baselines, metrics
 from training.metrics import Floats, Ints
 from training.scoring import logits
@@ -23,20 +25,25 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count() or 1)
     train, test = (pq.read_table(path).to_pydict() for path in (paths.TRAIN, paths.TEST))
     print(f"evaluate: scoring {len(test['text']):,} test rows", flush=True)
-    loaded = scorer.load(paths.BUNDLE)
-    labels = loaded.contract.labels
-    scores_BC = probabilities(logits(loaded, test["text"]), loaded.contract.temperature)
+    labels = read_contract(paths.BUNDLE).labels
     truth_B = np.array([labels.index(label) for label in test["label"]])
+    names = dict.fromkeys([FP32, *(runtime.name for runtime in kept(paths.BUNDLE))])
+    scores = {name: _scores(name, test["text"]) for name in names}
 
     report = {
-        "runtimes": {loaded.runtime: _measure(scores_BC, truth_B, labels, test["slice"])},
+        "runtimes": {name: _measure(scores_BC, truth_B, labels, test["slice"]) for name, scores_BC in scores.items()},
         "baselines": _baselines(train, test, labels, truth_B),
         "rows": {"train": len(train["text"]), "test": len(test["text"])},
     }
-    _write_predictions(test, labels, scores_BC)
-    _write_plots(scores_BC, truth_B, labels)
+    _write_predictions(test, labels, scores)
+    _write_plots(scores[FP32], truth_B, labels)
     write_json(paths.METRICS, _rounded(report))
-    _summarise(report, loaded.runtime)
+    _summarise(report)
+
+
+def _scores(runtime: str, texts: list[str]) -> Floats:
+    loaded = scorer.load(paths.BUNDLE, engine=Engine(runtime, threads=os.cpu_count() or 1))
+    return probabilities(logits(loaded, texts), loaded.contract.temperature)
 
 
 def _measure(scores_BC: Floats, truth_B: Ints, labels: tuple[str, ...], slices: list[str | None]) -> dict[str, Any]:
@@ -75,12 +82,17 @@ def _baselines(
     }
 
 
-def _write_predictions(test: dict[str, list[str]], labels: tuple[str, ...], scores_BC: Floats) -> None:
-    predicted = [labels[index] for index in scores_BC.argmax(axis=1)]
-    columns: dict[str, Any] = {"row": test["row"], "key": test["key"], "label": test["label"], "predicted": predicted}
-    columns |= {f"p_{index}": np.round(scores_BC[:, index], 6) for index in range(len(labels))}
+def _write_predictions(test: dict[str, list[str]], labels: tuple[str, ...], scores: dict[str, Floats]) -> None:
+    """One table for all runtimes, each with every row."""
+    tables = []
+    for runtime, scores_BC in scores.items():
+        predicted = [labels[index] for index in scores_BC.argmax(axis=1)]
+        columns: dict[str, Any] = {"runtime": [runtime] * len(predicted), "row": test["row"], "key": test["key"]}
+        columns |= {"label": test["label"], "predicted": predicted}
+        columns |= {f"p_{index}": np.round(scores_BC[:, index], 6) for index in range(len(labels))}
+        tables.append(pa.table(columns))
     paths.PREDICTIONS.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), paths.PREDICTIONS)
+    pq.write_table(pa.concat_tables(tables), paths.PREDICTIONS)
 
 
 def _write_plots(scores_BC: Floats, truth_B: Ints, labels: tuple[str, ...]) -> None:
@@ -102,11 +114,11 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
-def _summarise(report: dict[str, Any], runtime: str) -> None:
-    ours = report["runtimes"][runtime]
-    for name, row in ({runtime: ours} | report["baselines"]).items():
+def _summarise(report: dict[str, Any]) -> None:
+    for name, row in (report["runtimes"] | report["baselines"]).items():
         print(f"evaluate: {name:<12} accuracy {row['accuracy']:.4f}  macro-F1 {row['macro_f1']:.4f}")
-    print(f"evaluate: calibration error {ours['calibration_error']:.4f}")
+    for name, row in report["runtimes"].items():
+        print(f"evaluate: {name:<12} calibration error {row['calibration_error']:.4f}")
 
 
 if __name__ == "__main__":

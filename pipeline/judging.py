@@ -5,6 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,6 @@ from registry.evidence import Evidence
 from registry.gate_params import GateParams
 from registry.reference import Reference
 from registry.report import Report, Verdict
-from serving.graph import device_kind
 from serving.measure import Inquiry, Rows, bare_threads
 
 # For gates and plots only; the report keeps what they say.
@@ -38,7 +38,8 @@ def asking(
 
     `wanted`: gates of the full set. Raises BundleError when the bundle does not load there.
     """
-    with Reference(found.version, device_kind(found.serve), bare_threads(found.serve)) as reference:
+    engine = replace(found.engine, threads=bare_threads(found.serve))
+    with Reference(found.version, engine) as reference:
         reference.wait_until_loaded()
         texts = offline.golden_texts()
         say(f"asking {len(texts)} golden rows of the registered bundle in a clean process")

@@ -129,6 +129,7 @@ def _app(
             params=serve,
             graph_digest=candidate.graph_digest if serve == candidate.serve else graph_digest(serve),
             nonce=nonce,
+            runtime=candidate.engine.runtime,
             headers=_key(),
         )
 

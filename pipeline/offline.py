@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
@@ -42,10 +43,10 @@ def golden_texts() -> list[str]:
     return texts
 
 
-def answered(labels: Sequence[str]) -> Answered:
-    """The test split and predictions.parquet side by side. Raises StaleOutputs when they are not of one run."""
+def answered(labels: Sequence[str], runtime: str) -> Answered:
+    """The test split and this runtime's predictions side by side. Raises StaleOutputs when they are not of one run."""
     test = pq.read_table(paths.TEST, columns=["text", "label", "slice", "row"]).to_pydict()
-    answers = pq.read_table(paths.PREDICTIONS).to_pydict()
+    answers = _of_runtime(runtime)
     columns = [answers.get(f"p_{index}", []) for index in range(len(labels))]
     if answers["row"] != test["row"] or any(len(column) != len(test["row"]) for column in columns):
         raise _stale()
@@ -55,9 +56,19 @@ def answered(labels: Sequence[str]) -> Answered:
     return Answered(test["text"], test["label"], test["slice"], predictions)
 
 
+def _of_runtime(runtime: str) -> dict[str, list[Any]]:
+    table = pq.read_table(paths.PREDICTIONS)
+    if "runtime" not in table.column_names:
+        raise _stale()
+    found: dict[str, list[Any]] = table.filter(pc.field("runtime") == runtime).to_pydict()
+    return found
+
+
 def offline(labels: tuple[str, ...], runtime: str, rows: Answered) -> Offline:
     """What `evaluate` measured on this runtime. Raises StaleOutputs when metrics.json is of another run."""
     metrics = read_json(paths.METRICS)
+    if runtime not in metrics["runtimes"]:
+        raise _stale()
     measured, majority, tfidf = metrics["runtimes"][runtime], *(metrics["baselines"][n] for n in ("majority", "tfidf"))
     right = sum(truth == answer.label for truth, answer in zip(rows.truth, rows.answers, strict=True))
     if abs(right / len(rows.truth) - measured["accuracy"]) > ROUNDING:

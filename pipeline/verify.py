@@ -25,7 +25,8 @@ from registry.files import write_json, write_text
 from registry.gate_params import GateParams
 from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, full_set, judge
 from registry.reference import Reference
-from serving.measure import RUNTIME_NAME, Rows
+from registry.runtimes import Engine, chosen
+from serving.measure import Rows
 
 
 class GateFails(Refused):
@@ -53,8 +54,8 @@ def verify(gates: GateParams, cases: Cases) -> None:
     began = time.monotonic()
     found = candidate.local()
     introduce(found)
-    rows = offline.answered(found.contract.labels)
-    facts = offline.offline(found.contract.labels, RUNTIME_NAME, rows)
+    rows = offline.answered(found.contract.labels, found.engine.runtime)
+    facts = offline.offline(found.contract.labels, found.engine.runtime, rows)
     test = Rows(rows.texts, rows.answers)
     with asking(found, gates, cases, full_set(gates), test) as inquiry, _answers_of(found.baseline, rows) as theirs:
         service = measuring.about_service(found, gates, inquiry, lambda: _wait(theirs))
@@ -93,10 +94,11 @@ def again(names: Sequence[str], number: str | None, gates: GateParams, cases: Ca
 
 
 def _about_model(found: Candidate) -> AboutModel:
-    rows = offline.answered(found.contract.labels)
+    runtime = found.engine.runtime
+    rows = offline.answered(found.contract.labels, runtime)
     with _answers_of(found.baseline, rows) as theirs:
         champion = _against(found, rows, theirs)
-    return AboutModel(offline=offline.offline(found.contract.labels, RUNTIME_NAME, rows), champion=champion)
+    return AboutModel(offline=offline.offline(found.contract.labels, runtime, rows), champion=champion)
 
 
 @contextlib.contextmanager
@@ -105,7 +107,9 @@ def _answers_of(baseline: VersionRef | None, rows: Answered) -> Iterator["Future
     if baseline is None:
         yield None
         return
-    with ThreadPoolExecutor(1) as pool, Reference(baseline, "cpu", os.cpu_count() or 1) as rival:
+    # The champion as it would answer here: the fastest runtime that it keeps.
+    engine = Engine(chosen(baseline.folder, "auto", "cpu").name, threads=os.cpu_count() or 1)
+    with ThreadPoolExecutor(1) as pool, Reference(baseline, engine) as rival:
         yield pool.submit(rival.labels, rows.texts)
 
 

@@ -1,7 +1,7 @@
 """A registered bundle in a clean process: no Ray, no HTTP, no batch-mates. What a running app is compared with.
 
-`Reference` is the near end; `python -m registry.reference FOLDER DIGEST DEVICE THREADS` is the far one. They speak
-JSON, a line a question.
+`Reference` is the near end; `python -m registry.reference FOLDER DIGEST RUNTIME DEVICE THREADS` is the far one.
+They speak JSON, a line a question.
 """
 
 import json
@@ -20,6 +20,7 @@ from typing import IO, Any, Self, cast
 from registry.bundle import MODEL, BundleError, VersionRef
 from registry.contract import Prediction
 from registry.errors import MachineFault
+from registry.runtimes import Engine
 
 ROOT = Path(__file__).resolve().parents[1]
 LOAD_TIMEOUT_S = 90.0
@@ -45,7 +46,7 @@ class Pace:
 class Reference:
     """The near end; as a context manager it ends the process on every way out."""
 
-    def __init__(self, version: VersionRef, device: str, threads: int) -> None:
+    def __init__(self, version: VersionRef, engine: Engine) -> None:
         """Starts loading and returns at once; the first question waits for it."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - __exit__ closes it
         self._ready = False
@@ -56,8 +57,9 @@ class Reference:
             "registry.reference",
             str(version.folder),
             version.digest,
-            device,
-            str(threads),
+            engine.runtime,
+            engine.device,
+            str(engine.threads),
         ]
         self._process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
@@ -122,7 +124,7 @@ class Reference:
         return ReferenceFault(f"the clean process that loads the registered bundle {what}:\n{tail}")
 
 
-def main(folder: str, digest: str, device: str, threads: str) -> None:
+def main(folder: str, digest: str, runtime: str, device: str, threads: str) -> None:
     """The far end: load, say so, answer until the near end closes the pipe."""
     # What libraries print must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
@@ -133,9 +135,10 @@ def main(folder: str, digest: str, device: str, threads: str) -> None:
 
     from registry import scorer
 
+    # The yardstick is torch's, whatever the engine.
     torch.set_num_threads(int(threads))
     try:
-        loaded = scorer.load(Path(folder), digest, device=device)
+        loaded = scorer.load(Path(folder), digest, Engine(runtime, device, int(threads)))
     except BundleError as error:
         _say(answers, {"bundle_error": str(error)})
         return

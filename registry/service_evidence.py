@@ -39,12 +39,14 @@ class Identity(Seen):
     digest: str
     graph_digest: str
     nonce: str
+    runtime: str
+    """The one that `serve.precision` chooses among those that the bundle keeps."""
     loaded: dict[str, str]
     """Replica id -> bundle digest, asked through the model's handle."""
     ingress: dict[str, str]
     """What the ingress said through its handle for graph_digest and deployment."""
     health: dict[str, str]
-    """What `/health` answered for version, digest, graph_digest and nonce."""
+    """What `/health` answered for version, digest, graph_digest, nonce and runtime."""
     header_version: str
     """`x-model-version` of an answer."""
 

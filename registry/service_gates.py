@@ -25,9 +25,11 @@ def identity(seen: AboutService, _limits: GateParams) -> Verdict:
             "graph_digest": who.graph_digest,
             "version": who.version,
             "deployment": who.nonce,
+            "runtime": who.runtime,
         },
         why="; ".join(faults)
-        or f"{len(who.loaded)} replica(s) and /health name version {who.version}, {who.digest[:19]}, this deployment",
+        or f"{len(who.loaded)} replica(s) and /health name version {who.version}, {who.digest[:19]}, {who.runtime}, "
+        "this deployment",
         reproduce=again("identity"),
     )
 
@@ -38,6 +40,7 @@ def _identity_faults(who: Identity) -> list[str]:
         "digest": who.digest,
         "graph_digest": who.graph_digest,
         "deployment": who.nonce,
+        "runtime": who.runtime,
     }
     faults = [
         f"/health answers {field} {who.health.get(field)!r} instead of {value!r}: another app or graph answers here"

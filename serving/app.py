@@ -15,7 +15,7 @@ from registry.errors import Refused
 from serving import sizes
 from serving.choosing import ServedVersion, choose
 from serving.edge import digest_of_key
-from serving.graph import device_kind
+from serving.engine import engine_of
 from serving.ingress import Ingress
 from serving.params import ServeParams
 from serving.replica import Batching, Load, Replica, load_bundle
@@ -52,7 +52,7 @@ def build(
     surge: bool = False,
     load: Load = load_bundle,
 ) -> Any:
-    """The Serve application of one version. Never refuses a version.
+    """The Serve application of one version. Never refuses a version; raises NotKept for a precision that it lacks.
 
     `surge`: an update starts the new replicas before it stops the old; without room for both it would never end.
     `load` stands in for the bundle in tests.
@@ -71,7 +71,7 @@ def build(
     )
     about: dict[str, JsonValue] = {"verified": verified, "deployment": nonce, "build": _build()}
     return ingress.bind(
-        model.bind(version, device_kind(params), sizes.threads(params), params.request_timeout_s, load),
+        model.bind(version, engine_of(version.folder, params), params.request_timeout_s, load),
         version,
         params,
         about,
@@ -113,7 +113,7 @@ def _key_digests() -> tuple[str, ...]:
 
 
 def _build() -> dict[str, JsonValue]:
-    return {"git": _commit(), **{name: version_of(name) for name in ("ray", "torch", "transformers")}}
+    return {"git": _commit(), **{name: version_of(name) for name in ("ray", "torch", "transformers", "onnxruntime")}}
 
 
 def _commit() -> str | None:

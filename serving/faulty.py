@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.contract import Encoded, FloatArray
+from registry.runtimes import Engine
 from serving.replica import load_bundle
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ class Faulty:
     hangs: tuple[int, ...]
     """Token ids of the text on which every forward hangs that holds it."""
 
-    def __call__(self, folder: Path, digest: str, device: str, threads: int) -> "Scorer":
+    def __call__(self, folder: Path, digest: str, engine: Engine) -> "Scorer":
         """Load the bundle. Raises BundleError as `load_bundle` does."""
-        scorer = load_bundle(folder, digest, device, threads)
+        scorer = load_bundle(folder, digest, engine)
         real = scorer.forward
 
         def forward(encoded: Sequence[Encoded]) -> FloatArray:

@@ -7,19 +7,21 @@ from pathlib import Path
 
 from registry.closure import import_closure
 from registry.files import dump_json, sha256
+from serving.engine import device_kind
 from serving.front import PLACES, planned
 from serving.params import ServeParams
 
-RUNTIME, PRECISION = "torch", "fp32"
-LIBRARIES = ("ray", "torch", "transformers", "tokenizers")
+LIBRARIES = ("ray", "torch", "transformers", "tokenizers", "onnxruntime")
 # Serve itself gives every replica its own name in these; nobody chose them.
 INJECTED = "RAY_SERVE_INTERNAL_"
 
 
 def graph_digest(params: ServeParams, environment: Mapping[str, str] | None = None) -> str:
-    """`sha256:<hex>` over the params, our serving code and page, Serve's variables, libraries, runtime, device kind.
+    """`sha256:<hex>` over the params, our serving code and page, Serve's variables, libraries, device kind.
 
-    The same in the driver and in Serve's processes. Host, port, route prefix and the machine's CPUs are not in it.
+    Which runtime answers follows from the params (`serve.precision`), the device kind and the bundle, whose digest says
+    what it keeps. The same in the driver and in Serve's processes. Host, port, route prefix and the machine's CPUs are
+    not in it.
     `environment`: of the processes that serve; None: as a Serve would have it that this command starts.
     """
     root = Path(__file__).resolve().parents[1]
@@ -34,13 +36,6 @@ def graph_digest(params: ServeParams, environment: Mapping[str, str] | None = No
             if name.startswith("RAY_SERVE_") and not name.startswith(INJECTED) and name not in PLACES
         },
         "libraries": {name: version(name) for name in LIBRARIES},
-        "runtime": RUNTIME,
-        "precision": PRECISION,
         "device": device_kind(params),
     }
     return "sha256:" + hashlib.sha256(dump_json(graph).encode()).hexdigest()
-
-
-def device_kind(params: ServeParams) -> str:
-    """`cuda` when a replica is given GPU, else `cpu`."""
-    return "cuda" if params.num_gpus > 0 else "cpu"

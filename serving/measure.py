@@ -12,7 +12,6 @@ from registry.evidence import Measured
 from registry.reference import Pace, Reference
 from registry.service_evidence import Batching, Behaviour, Identity, Latency, Parity, Throughput, Way
 from serving import memory, probe
-from serving.graph import PRECISION, RUNTIME
 from serving.load import OK, Answer, Load
 from serving.overload import overload
 from serving.params import ServeParams
@@ -23,8 +22,6 @@ REPEATS = 3
 ALONE_TEXTS = 34
 """Golden rows of one repeat, asked one by one."""
 LOAD_S, RAW_S = 2.5, 1.5
-
-RUNTIME_NAME = f"{RUNTIME}-{PRECISION}"
 
 Say = Callable[[str], None]
 
@@ -103,7 +100,7 @@ def measure(target: Target, inquiry: Inquiry) -> Measured:
         identity=who,
         contract=requests,
         behaviour=behaves,
-        parity=Parity(runtime=RUNTIME_NAME, ways=ways),
+        parity=Parity(runtime=target.runtime, ways=ways),
         batching=_batching(target, repeats),
         latency=_latency(repeats),
         throughput=_pace(target, repeats),

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from registry.branch import Branch
+from registry.runtimes import Wanted
 
 
 class AutoscalingParams(Branch):
@@ -33,6 +34,8 @@ class ServeParams(Branch):
     """CPUs of one model replica, fractions allowed; its threads are derived from them."""
     num_gpus: Annotated[float, Field(ge=0)] = 0.0
     """GPUs of one model replica, fractions allowed; above 0 the model runs on cuda."""
+    precision: Wanted = "auto"
+    """fp32, int8 (CPU), bf16 or fp16 (GPU); auto: the fastest that the bundle keeps for the device."""
     max_batch_size: Annotated[int, Field(ge=1, le=512)] = 32
     """Texts in one forward."""
     batch_wait_s: Annotated[float, Field(ge=0, le=1)] = 0.005

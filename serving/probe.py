@@ -40,6 +40,8 @@ class Target:
     params: ServeParams
     graph_digest: str
     nonce: str
+    runtime: str
+    """The name of the one that should answer."""
     headers: Mapping[str, str]
     """On every request: the API key, when the app asks for one."""
 
@@ -63,6 +65,7 @@ def identity(target: Target) -> Identity:
         digest=target.version.digest,
         graph_digest=target.graph_digest,
         nonce=target.nonce,
+        runtime=target.runtime,
         loaded=replicas(target),
         ingress={name: str(about.get(name)) for name in ("graph_digest", "deployment")},
         health={
@@ -70,6 +73,7 @@ def identity(target: Target) -> Identity:
             "digest": str(model.get("digest")),
             "graph_digest": str(health.get("graph_digest")),
             "deployment": str(health.get("deployment")),
+            "runtime": str(health.get("runtime")),
         },
         header_version=predict.headers.get("x-model-version", ""),
     )

@@ -1,6 +1,7 @@
 """The batched deployment: `@serve.batch` around one scorer."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,14 @@ from ray import serve
 
 from registry.bundle import VersionRef
 from registry.contract import Encoded, Prediction
+from registry.runtimes import RUNTIMES, Engine
 from serving.messages import Alive, Scored
 
 if TYPE_CHECKING:
     from registry.scorer import Scorer
 
-Load = Callable[[Path, str, str, int], "Scorer"]
-"""Bundle folder, its digest, device, threads -> scorer."""
+Load = Callable[[Path, str, Engine], "Scorer"]
+"""Bundle folder, its digest, how to load it -> scorer."""
 
 # Serve gives a health check 2 s; ours must have its own end before that.
 CANARY_TIMEOUT_S = 1.5
@@ -35,30 +37,27 @@ class Batching(TypedDict):
     calls_per_batch: int
 
 
-def load_bundle(folder: Path, digest: str, device: str, threads: int) -> "Scorer":
-    """Load the bundle in this process with this many threads. Raises BundleError on other bytes or other answers."""
+def load_bundle(folder: Path, digest: str, engine: Engine) -> "Scorer":
+    """Load the bundle in this process. Raises BundleError on other bytes or other answers."""
     # Here, so that who builds or asks a graph need not wait for torch and transformers.
     from registry import scorer
 
-    use_threads(threads)
-    return scorer.load(folder, digest, device=device)
+    use_threads(engine.threads)
+    return scorer.load(folder, digest, engine)
 
 
 def use_threads(threads: int) -> None:
-    """Let torch use this many threads for what the calling thread asks of it (the setting is per thread)."""
-    import torch
-
-    torch.set_num_threads(threads)
+    """Let torch, where it is the engine, use this many for what the calling thread asks of it (it is per thread)."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
 
 
 class Replica:
     """One copy of one version, answering in batches. Options are applied by `serving.app.build`."""
 
-    def __init__(
-        self, version: VersionRef, device: str, threads: int, stuck_after_s: float, load: Load = load_bundle
-    ) -> None:
+    def __init__(self, version: VersionRef, engine: Engine, stuck_after_s: float, load: Load = load_bundle) -> None:
         """Loading re-hashes the bundle and replays every canary. Raises BundleError, which stops the deployment."""
-        self._scorer = load(version.folder, version.digest, device, threads)
+        self._scorer = load(version.folder, version.digest, engine)
         self._canary = min(self._scorer.contract.canaries, key=lambda canary: len(canary.token_ids))
         self._name = str(serve.get_replica_context().replica_id.unique_id)
         self._stuck_after_s = stuck_after_s
@@ -68,7 +67,8 @@ class Replica:
         self._free.set()
         # Two threads, so that a canary never waits behind a batch: torch lets go of the lock while it computes.
         self._batch_thread, self._canary_thread = (
-            ThreadPoolExecutor(1, name, initializer=use_threads, initargs=(threads,)) for name in ("batch", "canary")
+            ThreadPoolExecutor(1, name, initializer=use_threads, initargs=(engine.threads,))
+            for name in ("batch", "canary")
         )
 
     def reconfigure(self, batching: Batching) -> None:
@@ -160,7 +160,7 @@ class Replica:
         return {
             "digest": self._scorer.digest,
             "runtime": runtime,
-            "precision": runtime.rsplit("-", 1)[-1],
+            "precision": RUNTIMES[runtime].precision,
             "device": self._scorer.device,
             "labels": list(contract.labels),
             "max_tokens": contract.max_tokens,

@@ -14,7 +14,9 @@ import numpy as np
 
 from registry.bundle import MODEL, VersionRef
 from registry.contract import Encoded, Encoder, FloatArray
-from registry.scorer import Scorer, TorchForward
+from registry.runtimes import Engine
+from registry.scorer import Scorer
+from registry.torch_engine import TorchForward
 from serving import model
 from serving.admission import Admission
 from serving.health import Monitor
@@ -71,45 +73,45 @@ def leaking(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
     return real(encoded)
 
 
-def changed(folder: Path, digest: str, device: str, threads: int, change: Change) -> Scorer:
+def changed(folder: Path, digest: str, engine: Engine, change: Change) -> Scorer:
     """The real scorer with another forward for all but the canaries."""
-    return instead(load_bundle(folder, digest, device, threads), change)
+    return instead(load_bundle(folder, digest, engine), change)
 
 
-def dropout_left_on(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def dropout_left_on(folder: Path, digest: str, engine: Engine) -> Scorer:
     """A model in training mode."""
-    training = TorchForward(folder / MODEL, device)
+    training = TorchForward(folder / MODEL, engine.device)
     training._model.train()
-    return instead(load_bundle(folder, digest, device, threads), lambda _, encoded: training(encoded))
+    return instead(load_bundle(folder, digest, engine), lambda _, encoded: training(encoded))
 
 
-def stale_weights(folder: Path, digest: str, device: str, threads: int, other: Path) -> Scorer:
+def stale_weights(folder: Path, digest: str, engine: Engine, other: Path) -> Scorer:
     """Another bundle's weights under this one's digest."""
-    stale = TorchForward(other / MODEL, device)
-    return instead(load_bundle(folder, digest, device, threads), lambda _, encoded: stale(encoded))
+    stale = TorchForward(other / MODEL, engine.device)
+    return instead(load_bundle(folder, digest, engine), lambda _, encoded: stale(encoded))
 
 
-def forged_digest(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def forged_digest(folder: Path, digest: str, engine: Engine) -> Scorer:
     """The right model, which says that it is another."""
-    scorer = load_bundle(folder, digest, device, threads)
+    scorer = load_bundle(folder, digest, engine)
     scorer.digest = "sha256:" + "0" * 64
     return scorer
 
 
-def slow_to_load(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def slow_to_load(folder: Path, digest: str, engine: Engine) -> Scorer:
     """As a large model: who dies is missed for longer than `/health` may take to notice."""
     time.sleep(8)
-    return load_bundle(folder, digest, device, threads)
+    return load_bundle(folder, digest, engine)
 
 
-def in_forward(change: Change) -> Callable[[Path, str, str, int], Scorer]:
+def in_forward(change: Change) -> Callable[[Path, str, Engine], Scorer]:
     """`changed` as a loader."""
     return partial(changed, change=change)
 
 
-def slowly(folder: Path, digest: str, device: str, threads: int, load: Load) -> Scorer:
+def slowly(folder: Path, digest: str, engine: Engine, load: Load) -> Scorer:
     """What `load` loads, slow."""
-    return instead(load(folder, digest, device, threads), slow)
+    return instead(load(folder, digest, engine), slow)
 
 
 class OneByOne(Replica):

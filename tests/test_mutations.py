@@ -28,6 +28,7 @@ from registry.gate_params import GateParams
 from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
+from registry.runtimes import FP32, Engine
 from registry.service_evidence import Faults
 from serving import app, drills, front, measure, memory
 from serving.drill import Drills
@@ -131,7 +132,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Path, tiny_vers
     limits = load("gates", GateParams).model_copy(update={"enough_texts_per_s": 5.0, "max_health_s": 5.0})
     port = free_port()
     with (
-        Reference(tiny_version, "cpu", threads=1) as reference,
+        Reference(tiny_version, Engine()) as reference,
         front.raised(),
         cluster(RayParams(num_cpus=4)),
     ):
@@ -160,6 +161,7 @@ def broken_app(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) ->
             params=SERVE,
             graph_digest=graph_digest(SERVE),
             nonce=NONCE,
+            runtime=FP32,
             headers={},
         )
 

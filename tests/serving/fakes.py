@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from registry.contract import Encoded, FloatArray
+from registry.runtimes import Engine
 from registry.scorer import Scorer
 from serving.replica import load_bundle
 
@@ -38,35 +39,35 @@ def _telling(number: int, texts: int) -> FloatArray:
     return np.tile(np.array([np.log(number), 0, 0], dtype=np.float32), (texts, 1))
 
 
-def tell_batch(folder: Path, digest: str, device: str, threads: int, pause_s: float = 0.0) -> Scorer:
+def tell_batch(folder: Path, digest: str, engine: Engine, pause_s: float = 0.0) -> Scorer:
     """Answers with the number of texts in the forward."""
 
     def forward(_: Forward, encoded: Sequence[Encoded]) -> FloatArray:
         time.sleep(pause_s)
         return _telling(len(encoded), len(encoded))
 
-    return instead(load_bundle(folder, digest, device, threads), forward)
+    return instead(load_bundle(folder, digest, engine), forward)
 
 
-def tell_threads(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def tell_threads(folder: Path, digest: str, engine: Engine) -> Scorer:
     """Answers with the threads that torch has where the forward runs."""
     return instead(
-        load_bundle(folder, digest, device, threads),
+        load_bundle(folder, digest, engine),
         lambda _, encoded: _telling(torch.get_num_threads(), len(encoded)),
     )
 
 
-def slow(folder: Path, digest: str, device: str, threads: int, pause_s: float) -> Scorer:
+def slow(folder: Path, digest: str, engine: Engine, pause_s: float) -> Scorer:
     """The real model, with a pause before each forward."""
 
     def forward(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
         time.sleep(pause_s)
         return real(encoded)
 
-    return instead(load_bundle(folder, digest, device, threads), forward)
+    return instead(load_bundle(folder, digest, engine), forward)
 
 
-def poisoned(folder: Path, digest: str, device: str, threads: int, poison: tuple[int, ...]) -> Scorer:
+def poisoned(folder: Path, digest: str, engine: Engine, poison: tuple[int, ...]) -> Scorer:
     """The real model, which fails on any batch that holds these token ids."""
 
     def forward(real: Forward, encoded: Sequence[Encoded]) -> FloatArray:
@@ -74,12 +75,12 @@ def poisoned(folder: Path, digest: str, device: str, threads: int, poison: tuple
             raise IndexError("index out of range in self")
         return real(encoded)
 
-    return instead(load_bundle(folder, digest, device, threads), forward)
+    return instead(load_bundle(folder, digest, engine), forward)
 
 
-def breaks(folder: Path, digest: str, device: str, threads: int, flag: Path, how: str) -> Scorer:
+def breaks(folder: Path, digest: str, engine: Engine, flag: Path, how: str) -> Scorer:
     """The real model until the file `flag` is there; then it raises, answers NaN or hangs, canaries included."""
-    scorer = load_bundle(folder, digest, device, threads)
+    scorer = load_bundle(folder, digest, engine)
     real = scorer.forward
 
     def forward(encoded: Sequence[Encoded]) -> FloatArray:
@@ -95,6 +96,6 @@ def breaks(folder: Path, digest: str, device: str, threads: int, flag: Path, how
     return scorer
 
 
-def broken_by(flag: Path, how: str) -> Callable[[Path, str, str, int], Scorer]:
+def broken_by(flag: Path, how: str) -> Callable[[Path, str, Engine], Scorer]:
     """`breaks` as a loader."""
     return partial(breaks, flag=flag, how=how)

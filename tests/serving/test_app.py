@@ -44,7 +44,7 @@ def test_gpus_and_autoscaling_reach_the_model_deployment(tiny_version: VersionRe
     params = ServeParams(num_gpus=0.5, autoscaling=scaling)
     model = build(tiny_version, params, verified=False)._bound_deployment.init_args[0]._bound_deployment
     assert model.ray_actor_options["num_gpus"] == 0.5
-    assert model.init_args[1] == "cuda"
+    assert model.init_args[1].device == "cuda"
     assert model._deployment_config.autoscaling_config.max_replicas == 2
     assert model._deployment_config.autoscaling_config.target_ongoing_requests == 2
 

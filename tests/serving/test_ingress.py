@@ -34,7 +34,7 @@ def test_health_names_both_digests_as_they_are(url: str, tiny_version: VersionRe
     assert body["graph_digest"] == graph_digest(ServeParams(**TINY, num_replicas=2))
     assert (body["deployment"], body["verified"], body["device"]) == ("n0nce", False, "cpu")
     assert body["training"] == {"lr": 0.003, "steps": 150}
-    assert body["build"].keys() == {"git", "ray", "torch", "transformers"}
+    assert body["build"].keys() == {"git", "ray", "torch", "transformers", "onnxruntime"}
 
 
 def test_s08_answers_are_the_scorers_own_alone_together_and_in_odd_company(url: str, tiny_version: VersionRef) -> None:

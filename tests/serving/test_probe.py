@@ -22,6 +22,7 @@ def target(version: VersionRef, **params: object) -> Target:
         params=ServeParams.model_validate(params),
         graph_digest="g",
         nonce="n",
+        runtime="torch-fp32",
         headers={},
     )
 

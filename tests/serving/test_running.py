@@ -12,6 +12,7 @@ from ray import serve
 
 from registry.bundle import BundleError, VersionRef
 from registry.errors import MachineFault
+from registry.runtimes import Engine
 from registry.scorer import Scorer
 from serving.app import build
 from serving.params import ServeParams
@@ -22,12 +23,12 @@ from tests.serving.conftest import TINY, Deploy, free_port
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def refuses(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def refuses(folder: Path, digest: str, engine: Engine) -> Scorer:
     """A bundle that is not what it was."""
     raise BundleError(f"{folder}/model/model.safetensors differs")
 
 
-def dawdles(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def dawdles(folder: Path, digest: str, engine: Engine) -> Scorer:
     """A bundle that takes for ever."""
     time.sleep(3600)
     raise AssertionError
