@@ -72,7 +72,7 @@ def _mlflow(place: Place) -> list[str]:
 
 
 CONTESTANTS: dict[str, Contender] = {
-    ratios.OURS: Contender(ours()),
+    **{name: Contender(ours("--precision", precision)) for precision, name in ratios.OURS.items()},
     ratios.EMPTY: Contender(ours("--empty")),
     "LitServe": Contender(script("litserve_server.py"), requirements="litserve"),
     "BentoML": Contender(

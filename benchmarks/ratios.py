@@ -4,29 +4,48 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-OURS, EMPTY, FASTAPI = "ours, fp32", "ours, empty model", "FastAPI + torch"
+from registry.runtimes import Precision
+
+OURS: dict[Precision, str] = {"int8": "ours, int8", "fp32": "ours, fp32"}
+EMPTY, FASTAPI = "ours, empty model", "FastAPI + torch"
 Round = Mapping[str, Any]
 
 
-def ratios(rounds: Sequence[Round], raw: Sequence[Round]) -> dict[str, float]:
-    """Named ratios of medians over the rounds; one whose contenders were not run is left out."""
+def ratios(rounds: Sequence[Round], raw: Sequence[Round], cpus: int) -> dict[str, float]:
+    """Named ratios of medians over the rounds; one whose contenders were not run is left out.
+
+    `cpus`: of all model replicas together; the bare scorer of as many threads is what lists are held against.
+    """
     names = {found["contender"] for found in rounds}
-    peers = names - {OURS, EMPTY}
+    peers = names - {*OURS.values(), EMPTY}
     found: dict[str, float] = {}
-    if OURS in names:
-        found["p99_over_p50_c16"] = _cell(rounds, OURS, "16x1", "p99_ms") / _cell(rounds, OURS, "16x1", "p50_ms")
-        found["list32_vs_raw"] = _cell(rounds, OURS, "16x32", "texts_per_s") / _raw(raw, 1, "texts_per_s")
-        found["c1_p50_minus_raw_ms"] = _cell(rounds, OURS, "1x1", "p50_ms") - _raw(raw, 1, "p50_ms")
-        found["shutdown_s"] = _whole(rounds, OURS, "shutdown_s")
-        found["cold_start_s"] = _whole(rounds, OURS, "cold_start_s")
-    if OURS in names and peers:
-        best = max(_cell(rounds, peer, "64x1", "texts_per_s") for peer in peers)
-        found["fp32_c64_vs_best_peer"] = _cell(rounds, OURS, "64x1", "texts_per_s") / best
-    if {OURS, FASTAPI} <= names:
-        found["c1_p50_vs_fastapi"] = _cell(rounds, OURS, "1x1", "p50_ms") / _cell(rounds, FASTAPI, "1x1", "p50_ms")
+    for precision, ours in OURS.items():
+        if ours not in names:
+            continue
+        mine = {name: _cell(rounds, ours, cell, key) for name, (cell, key) in CELLS.items()}
+        bare = [one for one in raw if one["precision"] == precision]
+        found[f"{precision}_p99_over_p50_c16"] = mine["p99_c16"] / mine["p50_c16"]
+        found[f"{precision}_list32_vs_raw"] = mine["list32"] / _raw(bare, cpus, "texts_per_s")
+        found[f"{precision}_c1_p50_minus_raw_ms"] = mine["p50_c1"] - _raw(bare, 1, "p50_ms")
+        found[f"{precision}_shutdown_s"] = _whole(rounds, ours, "shutdown_s")
+        found[f"{precision}_cold_start_s"] = _whole(rounds, ours, "cold_start_s")
+        if peers:
+            best = max(_cell(rounds, peer, "64x1", "texts_per_s") for peer in peers)
+            found[f"{precision}_c64_vs_best_peer"] = mine["c64"] / best
+        if FASTAPI in names:
+            found[f"{precision}_c1_p50_vs_fastapi"] = mine["p50_c1"] / _cell(rounds, FASTAPI, "1x1", "p50_ms")
     if EMPTY in names:
         found["overhead_cpu_ms"] = _cell(rounds, EMPTY, "64x1", "cpu_ms_per_request")
     return {name: round(value, 3) for name, value in found.items()}
+
+
+CELLS = {
+    "c64": ("64x1", "texts_per_s"),
+    "list32": ("16x32", "texts_per_s"),
+    "p50_c1": ("1x1", "p50_ms"),
+    "p50_c16": ("16x1", "p50_ms"),
+    "p99_c16": ("16x1", "p99_ms"),
+}
 
 
 def table(rounds: Sequence[Round], raw: Sequence[Round]) -> str:
@@ -47,11 +66,11 @@ def table(rounds: Sequence[Round], raw: Sequence[Round]) -> str:
         errors = sum(cell["errors"] for found in mine for cell in found["cells"].values())
         memory = median(found["pss_mb"] for found in mine)
         lines.append(f"| {name} | {' | '.join(shown)} | {cpu:.1f} | {memory:.0f} | {errors} |")
-    for threads in sorted({one["threads"] for one in raw}):
-        together, alone = _raw(raw, threads, "texts_per_s"), _raw(raw, threads, "p50_ms")
-        lines.append(
-            f"\nThe bare scorer, {threads} thread(s): {together:.0f} texts/s 32 at a time, {alone:.1f} ms alone."
-        )
+    for precision, threads in sorted({(one["precision"], one["threads"]) for one in raw}):
+        bare = [one for one in raw if one["precision"] == precision]
+        together, alone = _raw(bare, threads, "texts_per_s"), _raw(bare, threads, "p50_ms")
+        said = f"{together:.0f} texts/s 32 at a time, {alone:.1f} ms alone"
+        lines.append(f"\nThe bare scorer, {precision}, {threads} thread(s): {said}.")
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,9 @@ around a model that does nothing (the floor of the framework's cost).
 
 import argparse
 import contextlib
+import itertools
 import json
+import math
 import os
 import platform
 import signal
@@ -30,7 +32,9 @@ from pipeline import paths
 from pipeline.params import load
 from registry.bundle import VersionRef
 from registry.params import RegistryParams
+from registry.runtimes import BY_PRECISION, chosen
 from registry.versions import open_registry
+from serving.params import ServeParams
 from serving.ports import free_port
 
 RESULTS = ROOT / "benchmarks/results"
@@ -47,15 +51,17 @@ def main() -> None:
     given = parser.parse_args()
     version, texts = _champion(), pq.read_table(paths.SPLITS / "test.parquet", columns=["text"])["text"].to_pylist()
     pythons = {name: environment(CONTESTANTS[name].requirements) for name in given.only}
-    rounds, raw = [], []
+    rounds, raw, cpus = [], [], _cpus()
     for number in range(1, given.rounds + 1):
-        raw += [{"round": number, "threads": threads, **_raw(version, threads)} for threads in (1, os.cpu_count() or 1)]
+        for precision, threads in itertools.product(ratios.OURS, sorted({1, cpus})):
+            about = {"round": number, "precision": precision, "threads": threads}
+            raw.append({**about, **_raw(version, precision, threads)})
         for name in given.only:
             found = _measure(name, Place(version, free_port(HOST), pythons[name]), texts)
             rounds.append({"round": number, "contender": name, **found})
             print(_line(rounds[-1]), flush=True)
-    result = {"machine": _machine(), "version": version.model_dump(mode="json", exclude={"folder"})}
-    result |= {"raw": raw, "rounds": rounds, "ratios": ratios.ratios(rounds, raw)}
+    result = {"machine": _machine(), "model_cpus": cpus, "version": version.model_dump(mode="json", exclude={"folder"})}
+    result |= {"raw": raw, "rounds": rounds, "ratios": ratios.ratios(rounds, raw, cpus)}
     if len(given.only) < len(CONTESTANTS):
         print(json.dumps(result["ratios"], indent=2))
         return
@@ -71,12 +77,20 @@ def _champion() -> VersionRef:
     version = open_registry(ROOT, load("registry", RegistryParams)).champion()
     if version is None:
         sys.exit("bench-serving measures the champion, and there is none: make repro first")
+    for precision in ratios.OURS:
+        chosen(version.folder, precision, "cpu")
     return version
 
 
-def _raw(version: VersionRef, threads: int) -> dict[str, float]:
+def _cpus() -> int:
+    """Of all model replicas together, as params.yaml has them."""
+    serve = load("serve", ServeParams)
+    return math.ceil(serve.num_replicas * serve.num_cpus)
+
+
+def _raw(version: VersionRef, precision: str, threads: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.contenders.raw", str(version.folder)]
-    command += [str(paths.SPLITS / "test.parquet"), str(threads)]
+    command += [str(paths.SPLITS / "test.parquet"), BY_PRECISION[precision].name, str(threads)]
     said: dict[str, float] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
     return said
 
@@ -207,7 +221,9 @@ def _plot(rounds: Sequence[Mapping[str, Any]]) -> None:
                 statistics.median(f["cells"][cell]["texts_per_s"] for f in rounds if f["contender"] == name)
                 for cell in cells
             ]
-            axis.plot([1, 16, 64], heights, marker="o", label=name, linewidth=3 if name == ratios.OURS else 1.5)
+            axis.plot(
+                [1, 16, 64], heights, marker="o", label=name, linewidth=3 if name in ratios.OURS.values() else 1.5
+            )
         axis.set(xscale="log", xticks=[1, 16, 64], xticklabels=["1", "16", "64"], xlabel="clients", ylabel="texts/s")
         axis.set(title=f"{size} text{'s' if size > 1 else ''} a request", ylim=0)
     axes[0].legend(fontsize=8)

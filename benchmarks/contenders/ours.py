@@ -13,6 +13,7 @@ from pipeline.cluster import RayParams, cluster
 from pipeline.params import load
 from registry.bundle import VersionRef
 from registry.contract import Encoded, FloatArray
+from registry.runtimes import Engine
 from registry.scorer import Scorer
 from serving import front
 from serving.app import build
@@ -21,9 +22,9 @@ from serving.replica import load_bundle
 from serving.running import running
 
 
-def empty(folder: Path, digest: str, device: str, threads: int) -> Scorer:
+def empty(folder: Path, digest: str, engine: Engine) -> Scorer:
     """A loader whose scorer answers the canaries and nothing else with work."""
-    scorer = load_bundle(folder, digest, device, threads)
+    scorer = load_bundle(folder, digest, engine)
     real, canaries = scorer.forward, {canary.token_ids for canary in scorer.contract.canaries}
     nothing = np.zeros((512, len(scorer.contract.labels)), dtype=np.float32)
 
@@ -40,11 +41,13 @@ def main() -> None:
     parser.add_argument("version", help="a version as JSON")
     parser.add_argument("port", type=int)
     parser.add_argument("--empty", action="store_true")
+    parser.add_argument("--precision", default="fp32")
     given = parser.parse_args()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # 64 clients with 32 texts each must be let in.
-    params = load("serve", ServeParams).model_copy(update={"max_queued_texts": 4096})
+    set_here = {"max_queued_texts": 4096, "precision": given.precision}
+    params = load("serve", ServeParams).model_copy(update=set_here)
     version = VersionRef(**json.loads(given.version))
     app = build(version, params, verified=False, load=empty if given.empty else load_bundle)
     with front.raised(), cluster(RayParams()), running(app, host="127.0.0.1", port=given.port, request_timeout_s=60.0):

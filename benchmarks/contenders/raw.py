@@ -10,14 +10,18 @@ import pyarrow.parquet as pq
 import torch
 
 from registry import scorer
+from registry.runtimes import Engine
 
 ALONE_S, TOGETHER_S = 4.0, 6.0
 
 
-def main(folder: str, texts_file: str, threads: str) -> None:
+def main(folder: str, texts_file: str, runtime: str, threads: str) -> None:
     """Milliseconds of single texts (p50) and texts a second of lists, encoding and decoding included."""
     torch.set_num_threads(int(threads))
-    score, texts = scorer.load(Path(folder)), pq.read_table(texts_file, columns=["text"])["text"].to_pylist()
+    score, texts = (
+        scorer.load(Path(folder), engine=Engine(runtime, threads=int(threads))),
+        pq.read_table(texts_file, columns=["text"])["text"].to_pylist(),
+    )
     score(texts[:32])
     ms, until = [], time.monotonic() + ALONE_S
     while time.monotonic() < until:

@@ -1,13 +1,16 @@
 """The serving benchmark: its client counts right, its ratios are what its rounds say."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from benchmarks import http_load, ratios
+from benchmarks.contestants import CONTESTANTS
 
 
 class Server:
@@ -85,12 +88,27 @@ def a_round(contender: str, texts_per_s: float, p50: float) -> dict[str, object]
 
 
 def test_ratios_are_ratios_of_medians() -> None:
-    speeds = {ratios.OURS: (90.0, 100.0, 300.0), ratios.FASTAPI: (50.0, 50.0, 50.0), "LitServe": (10.0, 125.0, 130.0)}
+    fp32 = ratios.OURS["fp32"]
+    speeds = {fp32: (90.0, 100.0, 300.0), ratios.FASTAPI: (50.0, 50.0, 50.0), "LitServe": (10.0, 125.0, 130.0)}
     rounds = [a_round(name, speed, p50=20.0) for name, of in speeds.items() for speed in of]
-    raw = [{"threads": 1, "texts_per_s": 200.0, "p50_ms": 12.0}]
-    found = ratios.ratios(rounds, raw)
+    raw = [
+        {"precision": precision, "threads": threads, "texts_per_s": threads * speed, "p50_ms": 12.0}
+        for precision, speed in (("fp32", 100.0), ("int8", 300.0))
+        for threads in (1, 2)
+    ]
+    found = ratios.ratios(rounds, raw, cpus=2)
     assert found["fp32_c64_vs_best_peer"] == 0.8
-    assert found["list32_vs_raw"] == 0.5
-    assert (found["c1_p50_minus_raw_ms"], found["p99_over_p50_c16"], found["c1_p50_vs_fastapi"]) == (8.0, 2.0, 1.0)
-    assert "overhead_cpu_ms" not in found, "the empty model was not run"
-    assert f"| {ratios.OURS} | 100 [90-300] (20, 40)" in ratios.table(rounds, raw)
+    assert found["fp32_list32_vs_raw"] == 0.5
+    assert found["fp32_c1_p50_minus_raw_ms"] == 8.0
+    assert found["fp32_p99_over_p50_c16"] == 2.0
+    assert found["fp32_c1_p50_vs_fastapi"] == 1.0
+    assert not [name for name in found if name.startswith(("int8", "overhead"))], "these were not run"
+    assert f"| {fp32} | 100 [90-300] (20, 40)" in ratios.table(rounds, raw)
+    assert "fp32, 2 thread(s): 200 texts/s" in ratios.table(rounds, raw)
+
+
+def test_the_committed_ratios_are_those_of_the_committed_rounds() -> None:
+    told = json.loads((Path(ratios.__file__).parent / "results/serving.json").read_text())
+    assert told["ratios"] == ratios.ratios(told["rounds"], told["raw"], told["model_cpus"])
+    assert len({found["round"] for found in told["rounds"]}) >= 3
+    assert {found["contender"] for found in told["rounds"]} == set(CONTESTANTS)
