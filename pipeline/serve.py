@@ -55,6 +55,7 @@ def _serve(
     from serving import front
     from serving.app import build
     from serving.choosing import ServedVersion, choose
+    from serving.metrics import url as metrics_url
     from serving.running import running
 
     chosen = choose(ServedVersion(registry=registry, serve=serve, unverified=unverified), front.planned())
@@ -72,6 +73,7 @@ def _serve(
             request_timeout_s=serve.request_timeout_s,
         ) as url:
             _announce(listen.host, url, chosen.verified)
+            print(f"serve: metrics for Prometheus: {metrics_url()}", flush=True)
             while True:
                 time.sleep(3600)
 

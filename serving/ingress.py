@@ -13,6 +13,7 @@ from serving.admission import Admission
 from serving.door import Door
 from serving.graph import graph_digest
 from serving.health import Monitor
+from serving.metrics import Waits
 from serving.model import Model
 from serving.params import ServeParams
 from serving.predict import Predictor
@@ -39,6 +40,7 @@ class Ingress:
             score=asked.score,
             monitor=Monitor(asked.canary, version.digest),
             admission=Admission(params.max_queued_texts),
+            told_wait=Waits(),
         )
         self._about = {"graph_digest": graph_digest(params, os.environ), **about}
         self._key_digests = key_digests

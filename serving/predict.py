@@ -32,6 +32,8 @@ class Predictor:
     score: Callable[[Encoded], Awaitable[Scored]]
     monitor: Monitor
     admission: Admission
+    told_wait: Callable[[float], None]
+    """Hears how many milliseconds each request waited."""
 
     async def __call__(self, request: Request) -> JSONResponse:
         """Answer one request. Raises ApiError, as the table of docs/HTTP.md says."""
@@ -91,8 +93,10 @@ class Predictor:
     def _answer(self, scored: list[Scored], tokenize_ms: float, waited_ms: float) -> JSONResponse:
         forward_ms, batch = max(one.forward_ms for one in scored), max(one.batch_texts for one in scored)
         padding = max(one.padding for one in scored)
+        queue_ms = max(0.0, waited_ms - forward_ms)
+        self.told_wait(queue_ms)
         headers = {
-            "server-timing": f"queue;dur={max(0.0, waited_ms - forward_ms):.1f}, tokenize;dur={tokenize_ms:.1f}, "
+            "server-timing": f"queue;dur={queue_ms:.1f}, tokenize;dur={tokenize_ms:.1f}, "
             f'forward;dur={forward_ms:.1f}, padding;desc="{padding:.2f}", batch;desc="{batch}"',
             "x-model-version": self.version.version,
             "x-served-by": ",".join(sorted({one.replica for one in scored})),

@@ -16,6 +16,7 @@ from registry.bundle import VersionRef
 from registry.contract import Encoded, Prediction
 from registry.runtimes import RUNTIMES, Engine
 from serving.messages import Alive, Scored
+from serving.metrics import Forwards
 
 if TYPE_CHECKING:
     from registry.scorer import Scorer
@@ -63,6 +64,7 @@ class Replica:
         self._stuck_after_s = stuck_after_s
         self._batch_began: float | None = None
         self._hangs = False
+        self._told = Forwards()
         self._free = asyncio.Event()
         self._free.set()
         # Two threads, so that a canary never waits behind a batch: torch lets go of the lock while it computes.
@@ -102,6 +104,7 @@ class Replica:
         finally:
             self._batch_began, self._hangs = None, False
             self._free.set()
+        self._told(done[0])
         scored = iter(done)
         return [list(islice(scored, len(call))) for call in calls]
 

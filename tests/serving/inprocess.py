@@ -65,13 +65,13 @@ def client(
     canary: Canary | None = None,
     door: Door | None = None,
     root_path: str = "",
+    told_wait: Callable[[float], None] = lambda _: None,
 ) -> Iterator[TestClient]:
     """The app behind HTTP, started, its first canary answered."""
     params = params or ServeParams()
     monitor = Monitor(canary or Canary(version.digest), version.digest)
-    predictor = Predictor(
-        version, params, bundle.encoder_of(version.folder), score, monitor, Admission(params.max_queued_texts)
-    )
+    encode, admission = bundle.encoder_of(version.folder), Admission(params.max_queued_texts)
+    predictor = Predictor(version, params, encode, score, monitor, admission, told_wait)
     app = create_app(predictor, dict(ABOUT), door or Door(), key_digests)
     with TestClient(app, raise_server_exceptions=False, root_path=root_path, follow_redirects=False) as asked:
         for _ in range(100):

@@ -61,13 +61,15 @@ def test_headers_say_who_answered_and_where_the_time_went(tiny_version: VersionR
     async def two_replicas(encoded: Encoded) -> Scored:
         return scored(encoded, replica=f"r{len(encoded.ids) % 2}")
 
-    with client(tiny_version, two_replicas) as ask:
+    waits: list[float] = []
+    with client(tiny_version, two_replicas, told_wait=waits.append) as ask:
         headers = ask.post("/predict", json={"texts": ["good", "good film"]}).headers
     assert headers["x-model-version"] == "1"
     assert headers["x-served-by"] == "r0,r1"
     assert headers["x-request-id"]
     parts = [part.strip() for part in headers["server-timing"].split(",")]
     assert [part.split(";")[0] for part in parts] == ["queue", "tokenize", "forward", "padding", "batch"]
+    assert parts[0] == f"queue;dur={waits[0]:.1f}"
     assert parts[2:] == ["forward;dur=2.0", 'padding;desc="0.25"', 'batch;desc="7"']
 
 
