@@ -73,6 +73,7 @@ def _mlflow(place: Place) -> list[str]:
 
 CONTESTANTS: dict[str, Contender] = {
     **{name: Contender(ours("--precision", precision)) for precision, name in ratios.OURS.items()},
+    ratios.TWO: Contender(ours("--precision", "int8", "--replicas", "2")),
     ratios.EMPTY: Contender(ours("--empty")),
     "LitServe": Contender(script("litserve_server.py"), requirements="litserve"),
     "BentoML": Contender(

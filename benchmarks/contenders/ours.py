@@ -42,12 +42,15 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--empty", action="store_true")
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--replicas", type=int)
     given = parser.parse_args()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # 64 clients with 32 texts each must be let in.
-    set_here = {"max_queued_texts": 4096, "precision": given.precision}
-    params = load("serve", ServeParams).model_copy(update=set_here)
+    params = load("serve", ServeParams)
+    replicas = given.replicas or params.num_replicas
+    set_here = {"max_queued_texts": 4096, "precision": given.precision, "num_replicas": replicas}
+    params = params.model_copy(update=set_here)
     version = VersionRef(**json.loads(given.version))
     app = build(version, params, verified=False, load=empty if given.empty else load_bundle)
     with front.raised(), cluster(RayParams()), running(app, host="127.0.0.1", port=given.port, request_timeout_s=60.0):
