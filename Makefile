@@ -1,4 +1,4 @@
-# make repro · make test · make serve · make ui · make check · make test-slow · make bench-stages · make bench-serving · make verify-stability · make help
+# make repro · make test · make serve · make ui · make check · make test-slow · make bench-stages · make bench-serving · make bench-gpu · make verify-stability · make help
 # Each verb does all of its own set-up. Variables: PYTHON, TORCH_INDEX, PORT.
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ SHELL := bash
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help repro serve ui status test test-slow bench-stages bench-serving verify-stability check format lock-check
+.PHONY: help repro serve ui status test test-slow bench-stages bench-serving bench-gpu verify-stability check format lock-check
 
 help: ## what each verb does
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ bench-stages: $(READY) ## seconds and peak memory of every stage (ALL=1: run all
 
 bench-serving: $(READY) ## our service and its peers under the same load: half an hour
 	python -m benchmarks.serving
+
+bench-gpu: $(READY) ## the champion in every precision on a GPU; says so where there is none
+	python -m benchmarks.gpu
 
 verify-stability: $(READY) ## one good version verified ten times idle and ten beside a busy core
 	python -m benchmarks.verify_stability

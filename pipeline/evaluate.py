@@ -31,7 +31,13 @@ def main() -> None:
     scores = {name: _scores(name, test["text"]) for name in names}
 
     report = {
-        "runtimes": {name: _measure(scores_BC, truth_B, labels, test["slice"]) for name, scores_BC in scores.items()},
+        "runtimes": {
+            name: {
+                **_measure(scores_BC, truth_B, labels, test["slice"]),
+                "agreement": _agreement(scores_BC, scores[FP32]),
+            }
+            for name, scores_BC in scores.items()
+        },
         "baselines": _baselines(train, test, labels, truth_B),
         "rows": {"train": len(train["text"]), "test": len(test["text"])},
     }
@@ -66,6 +72,11 @@ def _measure(scores_BC: Floats, truth_B: Ints, labels: tuple[str, ...], slices: 
         "classes": metrics.per_class(truth_B, predicted_B, labels),
         "slices": by_slice,
     }
+
+
+def _agreement(scores_BC: Floats, fp32_BC: Floats) -> float:
+    """Share of the rows on which it gives the label of fp32."""
+    return metrics.accuracy(fp32_BC.argmax(axis=1), scores_BC.argmax(axis=1))
 
 
 def _baselines(
@@ -118,7 +129,8 @@ def _summarise(report: dict[str, Any]) -> None:
     for name, row in (report["runtimes"] | report["baselines"]).items():
         print(f"evaluate: {name:<12} accuracy {row['accuracy']:.4f}  macro-F1 {row['macro_f1']:.4f}")
     for name, row in report["runtimes"].items():
-        print(f"evaluate: {name:<12} calibration error {row['calibration_error']:.4f}")
+        error, agreement = row["calibration_error"], row["agreement"]
+        print(f"evaluate: {name:<12} calibration error {error:.4f}, {agreement:.4f} of the labels as fp32")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ Load = Callable[[Path, str, Engine], "Scorer"]
 
 # Serve gives a health check 2 s; ours must have its own end before that.
 CANARY_TIMEOUT_S = 1.5
+WARM_LENGTHS, WARM_TEXTS = (16, 64, 256), 32
 
 
 class Unhealthy(Exception):
@@ -43,8 +44,17 @@ def load_bundle(folder: Path, digest: str, engine: Engine) -> "Scorer":
     # Here, so that who builds or asks a graph need not wait for torch and transformers.
     from registry import scorer
 
-    use_threads(engine.threads)
-    return scorer.load(folder, digest, engine)
+    loaded = scorer.load(folder, digest, engine)
+    if engine.device == "cuda":
+        warm_up(loaded)
+    return loaded
+
+
+def warm_up(scorer: "Scorer") -> None:
+    """Forward full batches of several lengths: a GPU's first forward of a kind waits for kernels and memory."""
+    (longest, *_) = sorted((canary.token_ids for canary in scorer.contract.canaries), key=len, reverse=True)
+    for length in {min(length, len(longest)) for length in WARM_LENGTHS}:
+        scorer.score([Encoded(longest[:length], truncated=False)] * WARM_TEXTS)
 
 
 def use_threads(threads: int) -> None:

@@ -42,6 +42,17 @@ def test_the_report_judges_with_every_gate_of_the_default_set(project: Project) 
     assert "http://" not in page.replace("http://127.0.0.1", "").replace("http://www.w3.org", "")
 
 
+def test_int8_is_kept_answers_like_fp32_and_is_what_was_verified(project: Project) -> None:
+    kept = project.read("artifacts/package.json")["runtimes"]["onnx-int8"]
+    assert kept["kept"] and kept["agreement"] >= 0.975
+    measured = project.read("artifacts/metrics.json")["runtimes"]
+    assert measured.keys() == {"torch-fp32", "onnx-int8"}
+    assert measured["torch-fp32"]["agreement"] == 1 and measured["onnx-int8"]["agreement"] >= 0.95
+    report = Report.model_validate(project.read("artifacts/verify/report.json"))
+    (identity,) = (verdict for verdict in report.verdicts if verdict.gate == "identity")
+    assert "onnx-int8" in identity.why
+
+
 def test_every_row_is_in_a_split_or_itemised(project: Project) -> None:
     report = project.read("data/splits/data_report.json")
     rows = [pq.read_table(project.folder / f"data/splits/{name}.parquet").num_rows for name in ("train", "val", "test")]

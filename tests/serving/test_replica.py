@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 from registry import scorer
 from registry.bundle import VersionRef, encoder_of
+from registry.contract import Encoded, FloatArray
+from serving.replica import WARM_TEXTS, warm_up
+from tests import tiny
 from tests.serving.conftest import Deploy
 from tests.serving.fakes import broken_by, number_in, poisoned, slow, tell_batch, tell_threads
 
@@ -24,6 +28,20 @@ def ask_at_once(url: str, texts: list[str], timeout_s: float = 30) -> list[httpx
             return await asyncio.gather(*asked, return_exceptions=True)
 
     return [answer for answer in asyncio.run(ask()) if isinstance(answer, httpx.Response | Exception)]
+
+
+def test_a_gpu_is_warmed_up_with_full_batches_of_several_lengths(tiny_bundle: Path) -> None:
+    loaded, seen = scorer.load(tiny_bundle), set[tuple[int, int]]()
+    real = loaded.forward
+
+    def telling(encoded: Sequence[Encoded]) -> FloatArray:
+        seen.add((len(encoded), len(encoded[0].ids)))
+        return real(encoded)
+
+    loaded.forward = telling
+    warm_up(loaded)
+    assert {texts for texts, _ in seen} == {WARM_TEXTS}
+    assert {tokens for _, tokens in seen} == {16, tiny.MAX_TOKENS}
 
 
 def statuses(answers: list[httpx.Response | Exception]) -> list[int | str]:
