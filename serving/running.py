@@ -22,7 +22,7 @@ from serving import handles, resources
 
 POLL_S = 0.1
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to ask a service that listens everywhere
-SHUTDOWN_S, FAREWELL_S = 60.0, 0.5
+SHUTDOWN_S, FAREWELL_S = 60.0, 0.1
 CLOSED_DOOR_S = 0.5
 """How long the closed ingress stays: what is on its way through HAProxy finds a 503, and not a broken connection."""
 
