@@ -14,6 +14,7 @@ Round = Mapping[str, Any]
 def ratios(rounds: Sequence[Round], raw: Sequence[Round], cpus: int) -> dict[str, float]:
     """Named ratios of medians over the rounds; one whose contenders were not run is left out.
 
+    Names without a precision are of int8, which the default graph serves.
     `cpus`: of all model replicas together; the bare scorer of as many threads is what lists are held against.
     """
     names = {found["contender"] for found in rounds}
@@ -24,16 +25,17 @@ def ratios(rounds: Sequence[Round], raw: Sequence[Round], cpus: int) -> dict[str
             continue
         mine = {name: _cell(rounds, ours, cell, key) for name, (cell, key) in CELLS.items()}
         bare = [one for one in raw if one["precision"] == precision]
-        found[f"{precision}_p99_over_p50_c16"] = mine["p99_c16"] / mine["p50_c16"]
-        found[f"{precision}_list32_vs_raw"] = mine["list32"] / _raw(bare, cpus, "texts_per_s")
-        found[f"{precision}_c1_p50_minus_raw_ms"] = mine["p50_c1"] - _raw(bare, 1, "p50_ms")
-        found[f"{precision}_shutdown_s"] = _whole(rounds, ours, "shutdown_s")
-        found[f"{precision}_cold_start_s"] = _whole(rounds, ours, "cold_start_s")
+        of = "" if precision == "int8" else f"{precision}_"
+        found[f"{of}p99_over_p50_c16"] = mine["p99_c16"] / mine["p50_c16"]
+        found[f"{of}list32_vs_raw"] = mine["list32"] / _raw(bare, cpus, "texts_per_s")
+        found[f"{of}c1_p50_minus_raw_ms"] = mine["p50_c1"] - _raw(bare, 1, "p50_ms")
+        found[f"{of}shutdown_s"] = _whole(rounds, ours, "shutdown_s")
+        found[f"{of}cold_start_s"] = _whole(rounds, ours, "cold_start_s")
         if peers:
             best = max(_cell(rounds, peer, "64x1", "texts_per_s") for peer in peers)
             found[f"{precision}_c64_vs_best_peer"] = mine["c64"] / best
         if FASTAPI in names:
-            found[f"{precision}_c1_p50_vs_fastapi"] = mine["p50_c1"] / _cell(rounds, FASTAPI, "1x1", "p50_ms")
+            found[f"{of}c1_p50_vs_fastapi"] = mine["p50_c1"] / _cell(rounds, FASTAPI, "1x1", "p50_ms")
     if EMPTY in names:
         found["overhead_cpu_ms"] = _cell(rounds, EMPTY, "64x1", "cpu_ms_per_request")
     return {name: round(value, 3) for name, value in found.items()}
