@@ -1,8 +1,9 @@
 """The whole of params.yaml: every branch, and the rules between them. Checked before any work."""
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from pipeline import paths
 from pipeline.cluster import RayParams
@@ -25,6 +26,15 @@ class Params(BaseModel, frozen=True, extra="forbid"):
     listen: ListenParams
     gates: GateParams
     ray: RayParams
+
+    @model_validator(mode="after")
+    def _what_serves_is_packaged(self) -> Self:
+        if self.serve.precision not in {"auto", *self.package.precisions}:
+            raise ValueError(
+                f"serve.precision is {self.serve.precision}, and package.precisions {self.package.precisions} does not "
+                "build it; put it there, or serve auto"
+            )
+        return self
 
 
 def load_all(file: Path = paths.PARAMS) -> Params:

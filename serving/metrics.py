@@ -4,7 +4,7 @@ Ray gives every name the prefix `ray_` and the tags application, deployment and 
 """
 
 import ray
-from ray.serve.metrics import Histogram
+from ray.serve.metrics import Counter, Histogram
 
 from serving.messages import Scored
 
@@ -28,12 +28,15 @@ class Forwards:
     """What a replica hands to its scorer."""
 
     def __init__(self) -> None:
+        # Of a histogram Ray adds up the middles of its buckets, so what is to be exact is counted.
+        self._all = Counter("predict_texts", description="Texts that the scorer was given.")
         self._texts = _histogram("predict_batch_texts", "Texts that the scorer was given together.", TEXTS)
         self._padding = _histogram("predict_padding_share", "Share of padding among their forwards' tokens.", SHARES)
         self._ms = _histogram("predict_forward_ms", "Milliseconds until all of them were scored.", MS)
 
     def __call__(self, one: Scored) -> None:
         """Those that went together with this one."""
+        self._all.inc(one.batch_texts)
         self._texts.observe(one.batch_texts)
         self._padding.observe(one.padding)
         self._ms.observe(one.forward_ms)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from registry.branch import Branch
-from registry.runtimes import Wanted
+from registry.runtimes import BY_PRECISION, Wanted
 
 
 class AutoscalingParams(Branch):
@@ -53,6 +53,16 @@ class ServeParams(Branch):
     def _queue_holds_a_request(self) -> Self:
         if self.max_queued_texts < self.max_texts:
             raise ValueError("max_queued_texts must be at least max_texts, or a full request could never be admitted")
+        return self
+
+    @model_validator(mode="after")
+    def _precision_has_its_device(self) -> Self:
+        device = "cuda" if self.num_gpus > 0 else "cpu"
+        if self.precision != "auto" and device not in BY_PRECISION[self.precision].devices:
+            raise ValueError(
+                f"precision {self.precision} does not run on {device}, where num_gpus {self.num_gpus:g} puts it; "
+                "take auto or fp32"
+            )
         return self
 
 

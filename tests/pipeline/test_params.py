@@ -40,6 +40,26 @@ def test_every_fault_is_listed_by_path_and_value(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([("precision: auto", "precision: bf16")], r"serve: precision bf16 does not run on cpu"),
+        ([("precision: auto", "precision: int8"), ("num_gpus: 0.0", "num_gpus: 1.0")], r"int8 does not run on cuda"),
+        (
+            [("precision: auto", "precision: int8"), ("[fp32, int8]", "[fp32]")],
+            r"package\.precisions .* not\s+build it",
+        ),
+        ([("[fp32, int8]", "[int8]")], r"package\.precisions: .*fp32 among them"),
+        ([("[fp32, int8]", "[fp32, int4]")], r"package\.precisions\.1: .*'int8'"),
+    ],
+)
+def test_a_precision_that_could_never_answer_is_refused(
+    tmp_path: Path, changes: list[tuple[str, str]], said: str
+) -> None:
+    with pytest.raises(ParamsError, match=said):
+        load_all(edited(tmp_path, *changes))
+
+
 @pytest.mark.parametrize("name", ["team/sent", "a:b", "m%6f", "my model", "émotion", '""', "x" * 300])
 def test_r08_a_model_name_that_cannot_stand_in_a_uri_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ParamsError, match=r"registry\.name"):

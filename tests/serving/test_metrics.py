@@ -32,6 +32,6 @@ def test_metrics_count_texts_and_not_calls(deploy: Deploy, tiny_version: Version
         while time.monotonic() < until and told("predict_wait_ms_count", app) < 3:
             time.sleep(1)
         assert told("predict_wait_ms_count", app) == 3
-        assert told("predict_batch_texts_sum", app) == 9
+        assert told("predict_texts_total", app) == 9
         assert told("predict_batch_texts_count", app) == told("predict_padding_share_count", app) <= 9
         assert told("predict_forward_ms_sum", app) > 0
