@@ -7,8 +7,11 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from types import FrameType
+
+import psutil
 
 from pipeline.params import load
 from registry.params import RegistryParams
@@ -62,7 +65,9 @@ def _serve(
     version = chosen.version
     print(f"serve: {version.name} version {version.version}, {version.digest}; starting Ray and the graph", flush=True)
     app = build(version, serve, nonce=secrets.token_hex(8), verified=chosen.verified)
+    times = [psutil.Process().create_time(), time.time()]
     with front.raised(), cluster(load("ray", RayParams)):
+        times.append(time.time())
         release()
         with running(
             app,
@@ -72,10 +77,21 @@ def _serve(
             timeout_s=DEPLOY_TIMEOUT_S,
             request_timeout_s=serve.request_timeout_s,
         ) as url:
+            times.append(time.time())
             _announce(listen.host, url, chosen.verified)
+            print(f"serve: {_told(times)}", flush=True)
             print(f"serve: metrics for Prometheus: {metrics_url()}", flush=True)
             while True:
                 time.sleep(3600)
+
+
+def _told(times: Sequence[float]) -> str:
+    """How long the start took, by its steps."""
+    chosen, ray_up, up = (after - before for before, after in pairwise(times))
+    steps = (
+        f"{chosen:.1f} s to choose the version, {ray_up:.1f} s for Ray, {up:.1f} s for Serve, the graph and the model"
+    )
+    return f"{times[-1] - times[0]:.1f} s from the start: {steps}"
 
 
 def _announce(host: str, url: str, verified: bool) -> None:

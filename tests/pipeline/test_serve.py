@@ -127,6 +127,7 @@ def test_the_champion_is_served_until_told_to_stop_and_nothing_is_left(
     curl = served.wait_for("curl -s")
     asked = subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True)
     assert version.digest in asked.stdout
+    assert re.search(r"[\d.]+ s from the start: [\d.]+ s to choose", served.wait_for("from the start"))
     health = httpx.get(f"http://127.0.0.1:{port}/health").json()
     assert (health["verified"], health["model"]["digest"]) == (True, version.digest)
 
