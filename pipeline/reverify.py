@@ -7,23 +7,30 @@ from pipeline.judging import asking, introduce, report_on, say, show
 from pipeline.params import load, load_file
 from registry import report_html
 from registry.behaviour import Cases
+from registry.errors import Refused
 from registry.evidence import Evidence, Offline
 from registry.files import write_text
 from registry.gate_params import GateParams
 from registry.gates import MODEL_GATES, full_set, judge_service
 from registry.report import Report
+from registry.runtimes import RUNTIMES
 
 PAGE = paths.REPORT_HTML.parent / "rollback.html"
+
+
+class OtherRuntime(Refused):
+    """What was judged of a version is of another runtime than the one that would answer."""
 
 
 def reverify(number: str, earlier: Report) -> Report:
     """Measure its service anew; its page is written to PAGE.
 
-    What `earlier` says of the model holds: the bytes are the same, only the graph is another. Raises VerifyFault when
-    it cannot be measured.
+    What `earlier` says of the model holds: the bytes are the same and so is the runtime, only the graph is another.
+    Raises OtherRuntime when today's graph would answer in another one, VerifyFault when it cannot be measured.
     """
     began, gates, cases = time.monotonic(), load("gates", GateParams), load_file(Cases, paths.BEHAVIOUR)
     found = candidate.numbered(number)
+    refuse_other_runtime(number, earlier, found.engine.runtime)
     introduce(found)
     of_old = Offline.model_validate({**_object(earlier.evidence["offline"]), "top_scores": ()})
     with asking(found, gates, cases, full_set(gates)) as inquiry:
@@ -45,6 +52,16 @@ def reverify(number: str, earlier: Report) -> Report:
     show(report.verdicts)
     say(f"{'passed' if report.passed else 'failed'} after {time.monotonic() - began:.1f} s; the report: {PAGE}")
     return report
+
+
+def refuse_other_runtime(number: str, earlier: Report, runtime: str) -> None:
+    """Raises OtherRuntime unless the model was judged in the runtime that would answer now."""
+    judged = str(_object(earlier.evidence["parity"])["runtime"])
+    if judged != runtime:
+        raise OtherRuntime(
+            f"version {number} was verified in {judged}, and today's params would serve it in {runtime}, in which its "
+            f"quality was never judged. Set serve.precision: {RUNTIMES[judged].precision}."
+        )
 
 
 def _object(value: object) -> dict[str, object]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import paths, promote, register, rollback
+from pipeline.reverify import OtherRuntime, refuse_other_runtime
 from registry.files import read_json
 from registry.promotion import PromotionRefused
 from tests import registered
@@ -56,3 +57,11 @@ def test_a_reason_is_asked_for() -> None:
     with pytest.raises(SystemExit) as leaving:
         rollback.main([])
     assert leaving.value.code == 2
+
+
+def test_what_was_judged_in_another_runtime_is_refused_with_the_remedy() -> None:
+    passed = registered.report("sha256:" + "a" * 64)
+    judged = passed.model_copy(update={"evidence": {**passed.evidence, "parity": {"runtime": "torch-fp32"}}})
+    refuse_other_runtime("1", judged, "torch-fp32")
+    with pytest.raises(OtherRuntime, match=r"in torch-fp32.*in onnx-int8.*serve\.precision: fp32"):
+        refuse_other_runtime("1", judged, "onnx-int8")
