@@ -49,7 +49,7 @@ def asking(
             golden=golden,
             test=test or golden,
             cases=cases,
-            bound=gates.max_batch_bound,
+            bound=max(gates.max_batch_bound, engine.rounding),
             say=say,
             memory="memory" in wanted,
             faults="faults" in wanted,

@@ -52,7 +52,7 @@ def about_service(
                 drilled |= _planted(candidate, gates, inquiry)
         except MachineFault as fault:
             raise VerifyFault(f"{fault}\n{last_words()}") from fault
-    faults = Faults(drills=drilled) if inquiry.faults else None
+    faults = Faults(rounding=candidate.engine.rounding, drills=drilled) if inquiry.faults else None
     return AboutService(**dict(measured), faults=faults, last_words=words, shutdown=ending.seen(HOST, port))
 
 
@@ -129,7 +129,7 @@ def _app(
             params=serve,
             graph_digest=candidate.graph_digest if serve == candidate.serve else graph_digest(serve),
             nonce=nonce,
-            runtime=candidate.engine.runtime,
+            engine=candidate.engine,
             headers=_key(),
         )
 

@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 from pipeline import candidate, measuring, offline, paths, stage
 from pipeline.candidate import Candidate
@@ -25,8 +27,10 @@ from registry.files import write_json, write_text
 from registry.gate_params import GateParams
 from registry.gates import FULL, MODEL_GATES, SERVICE_GATES, full_set, judge
 from registry.reference import Reference
-from registry.runtimes import Engine, chosen
+from registry.runtimes import Engine, NotKept
+from serving.engine import engine_of
 from serving.measure import Rows
+from serving.params import ServeParams
 
 
 class GateFails(Refused):
@@ -57,7 +61,10 @@ def verify(gates: GateParams, cases: Cases) -> None:
     rows = offline.answered(found.contract.labels, found.engine.runtime)
     facts = offline.offline(found.contract.labels, found.engine.runtime, rows)
     test = Rows(rows.texts, rows.answers)
-    with asking(found, gates, cases, full_set(gates), test) as inquiry, _answers_of(found.baseline, rows) as theirs:
+    with (
+        asking(found, gates, cases, full_set(gates), test) as inquiry,
+        _answers_of(found.baseline, found.serve, rows) as theirs,
+    ):
         service = measuring.about_service(found, gates, inquiry, lambda: _wait(theirs))
         champion = _against(found, rows, theirs)
     seen = Evidence(**dict(service), offline=facts, champion=champion)
@@ -96,20 +103,29 @@ def again(names: Sequence[str], number: str | None, gates: GateParams, cases: Ca
 def _about_model(found: Candidate) -> AboutModel:
     runtime = found.engine.runtime
     rows = offline.answered(found.contract.labels, runtime)
-    with _answers_of(found.baseline, rows) as theirs:
+    with _answers_of(found.baseline, found.serve, rows) as theirs:
         champion = _against(found, rows, theirs)
     return AboutModel(offline=offline.offline(found.contract.labels, runtime, rows), champion=champion)
 
 
+def engine_of_champion(folder: Path, serve: ServeParams) -> Engine:
+    """The champion as it would answer in this graph; one that lacks the precision asked for answers in its fastest."""
+    try:
+        engine = engine_of(folder, serve)
+    except NotKept:
+        engine = engine_of(folder, serve.model_copy(update={"precision": "auto"}))
+    return replace(engine, threads=os.cpu_count() or 1)
+
+
 @contextlib.contextmanager
-def _answers_of(baseline: VersionRef | None, rows: Answered) -> Iterator["Future[list[str]] | None"]:
+def _answers_of(
+    baseline: VersionRef | None, serve: ServeParams, rows: Answered
+) -> Iterator["Future[list[str]] | None"]:
     """The champion's labels of the test rows, computed in a process of its own while Ray and the app start."""
     if baseline is None:
         yield None
         return
-    # The champion as it would answer here: the fastest runtime that it keeps.
-    engine = Engine(chosen(baseline.folder, "auto", "cpu").name, threads=os.cpu_count() or 1)
-    with ThreadPoolExecutor(1) as pool, Reference(baseline, engine) as rival:
+    with ThreadPoolExecutor(1) as pool, Reference(baseline, engine_of_champion(baseline.folder, serve)) as rival:
         yield pool.submit(rival.labels, rows.texts)
 
 

@@ -29,8 +29,9 @@ def _measured(part: Part | None) -> Part:
 
 def faults(seen: AboutService, limits: GateParams) -> Verdict:
     """Each fault costs what its rule allows and no more, `/health` tells the truth about it, and it passes."""
-    drills = _measured(seen.faults).drills
-    wrong = [f"{name}: {fault}" for name, drill in drills.items() for fault in _drill_faults(drill, limits)]
+    found = _measured(seen.faults)
+    drills, bound = found.drills, max(limits.max_batch_bound, found.rounding)
+    wrong = [f"{name}: {fault}" for name, drill in drills.items() for fault in _drill_faults(drill, limits, bound)]
     slowest = max(drills, key=lambda name: drills[name].recovery_s)
     looks = sum(drill.looks for drill in drills.values())
     return Verdict(
@@ -56,7 +57,7 @@ def faults(seen: AboutService, limits: GateParams) -> Verdict:
     )
 
 
-def _drill_faults(drill: Drill, limits: GateParams) -> list[str]:
+def _drill_faults(drill: Drill, limits: GateParams, bound: float) -> list[str]:
     found = []
     if sum(drill.lost.values()) > drill.may_lose:
         found.append(f"requests got {drill.lost}, the rule is: {drill.rule}")
@@ -66,7 +67,7 @@ def _drill_faults(drill: Drill, limits: GateParams) -> list[str]:
         found.append(f"it took {drill.recovery_s:.1f} s, gates.max_recovery_s is {limits.max_recovery_s:g}")
     if drill.untrue:
         found.append(f"/health lied {drill.untrue} of {drill.looks} times, first: {drill.untrue_examples[0]}")
-    if drill.after.labels_differ or drill.after.worst > limits.max_batch_bound:
+    if drill.after.labels_differ or drill.after.worst > bound:
         found.append(
             f"afterwards {drill.after.labels_differ} of {drill.after.answers} golden rows got another label, scores "
             f"moved by up to {drill.after.worst:.1e}"

@@ -13,7 +13,8 @@ from registry.runtimes import FOLDER, Engine
 
 FILE = "model.onnx"
 IDS, MASK, LOGITS = "input_ids", "attention_mask", "logits"
-WARNING = 2
+ERRORS = 3
+"""Severity from which ONNX Runtime writes to stderr."""
 
 
 class OnnxForward:
@@ -22,7 +23,7 @@ class OnnxForward:
     def __init__(self, file: Path, pad_id: int, threads: int) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = WARNING + 1
+        options.log_severity_level = ERRORS
         # Threads that wait by spinning take the cores of whoever else works here.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

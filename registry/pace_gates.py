@@ -120,5 +120,5 @@ def _yardstick_faults(found: Throughput, limits: GateParams) -> list[str]:
     return [
         f"the bare model itself takes {took_ms:.0f} ms a forward, where {limits.min_share_of_matmul:.0%} of a plain "
         f"matmul's pace on this machine and {limits.forward_overhead_ms:g} ms would be {allowed_ms:.0f} ms: "
-        "look at the versions of torch and transformers and at what else uses the CPU"
+        "look at the versions of torch, onnxruntime and transformers and at what else uses the CPU"
     ]

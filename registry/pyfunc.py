@@ -1,6 +1,7 @@
 """The scorer as an MLflow model (models-from-code): what mlflow.pyfunc and MLflow's pages run. No pickle in it.
 
-MLflow executes this file when it saves and loads the model. Our own replicas load the bundle without it.
+MLflow executes this file when it saves and loads the model. Our own replicas load the bundle without it. It answers
+in fp32, which every bundle keeps, whatever `serve.precision` says.
 """
 
 from pathlib import Path

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from registry import lineage
 from registry.contract import Contract
 from registry.files import dump_json
+from registry.runtimes import FP32
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric
@@ -51,9 +52,9 @@ class Record:
 
     @property
     def scores(self) -> Mapping[str, Any]:
-        """What the first kept runtime scored on test."""
-        first: Mapping[str, Any] = next(iter(self.metrics["runtimes"].values()))
-        return first
+        """What it scored on test in fp32, which every bundle keeps and DVC's plots show."""
+        fp32: Mapping[str, Any] = self.metrics["runtimes"][FP32]
+        return fp32
 
 
 @contextlib.contextmanager
@@ -145,11 +146,10 @@ def _final(metrics: Mapping[str, Any]) -> "Iterator[Metric]":
     from mlflow.entities import Metric
 
     now_ms = int(time.time() * 1000)
-    first = next(iter(metrics["runtimes"]))
     named: dict[str, float] = {}
     for runtime, scores in metrics["runtimes"].items():
         plain = {name: value for name, value in scores.items() if isinstance(value, int | float)}
-        named |= {f"test_{name}": value for name, value in plain.items() if runtime == first}
+        named |= {f"test_{name}": value for name, value in plain.items() if runtime == FP32}
         named |= {f"{runtime}/{name}": value for name, value in plain.items()}
         for group in ("classes", "slices"):
             parts = scores.get(group, {})

@@ -25,7 +25,7 @@ class Runtime:
     devices: tuple[str, ...]
     """Where it is worth running."""
     tolerance: float
-    """How far a score of a canary may be from the one recorded at packaging: other machines round otherwise."""
+    """How far a score may be from the one recorded at packaging: other machines round otherwise."""
 
 
 RUNTIMES = {
@@ -55,6 +55,15 @@ class Engine:
     threads: int = 1
     """Of a forward on a CPU."""
 
+    @property
+    def rounding(self) -> float:
+        """How far rounding alone may move a score from what was computed on the CPU or beside other batch-mates.
+
+        In fp32 and int8 on a CPU that is below anything a gate looks at.
+        """
+        runtime = RUNTIMES[self.runtime]
+        return runtime.tolerance if self.device != "cpu" or "cpu" not in runtime.devices else 0.0
+
 
 def kept(bundle: Path) -> tuple[Runtime, ...]:
     """The runtimes that a bundle holds, fastest first."""
@@ -73,7 +82,8 @@ def chosen(bundle: Path, wanted: Wanted, device: str) -> Runtime:
         raise NotKept(f"serve.precision: {wanted} does not run on {device}; ask for auto, or for fp32.")
     if runtime not in held:
         raise NotKept(
-            f"serve.precision is {wanted}, and {bundle} keeps {', '.join(one.precision for one in held)}. Put it into "
-            "package.precisions and run dvc repro; artifacts/package.json says why one was not kept. Or ask for auto."
+            f"serve.precision is {wanted}, and {bundle} keeps {', '.join(one.precision for one in held)}. Ask for "
+            "auto; or put it into package.precisions and run dvc repro for a new version (artifacts/package.json says "
+            "why one was not kept)."
         )
     return runtime

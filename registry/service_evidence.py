@@ -43,6 +43,8 @@ class Identity(Seen):
     """The one that `serve.precision` chooses among those that the bundle keeps."""
     loaded: dict[str, str]
     """Replica id -> bundle digest, asked through the model's handle."""
+    runtimes: dict[str, str]
+    """Replica id -> the runtime that it answers in."""
     ingress: dict[str, str]
     """What the ingress said through its handle for graph_digest and deployment."""
     health: dict[str, str]
@@ -74,6 +76,8 @@ class Parity(Seen):
     """Answers of the running app against the same runtime in a clean process."""
 
     runtime: str
+    rounding: float
+    """How far this runtime's rounding alone moves a score on the device that serves."""
     ways: dict[str, Way]
 
 
@@ -190,6 +194,8 @@ class Drill(Seen):
 class Faults(Seen):
     """The drills, in the order in which they were held."""
 
+    rounding: float
+    """As in Parity."""
     drills: dict[str, Drill]
 
 

@@ -16,6 +16,7 @@ def identity(seen: AboutService, _limits: GateParams) -> Verdict:
         outcome="fail" if faults else "pass",
         measured={
             "loaded": dict(who.loaded),
+            "runtimes": dict(who.runtimes),
             "ingress": dict(who.ingress),
             "health": dict(who.health),
             "x-model-version": who.header_version,
@@ -53,6 +54,7 @@ def _identity_faults(who: Identity) -> list[str]:
         if said != expected[field]
     ]
     faults += [f"replica {r} loaded {digest}" for r, digest in who.loaded.items() if digest != who.digest]
+    faults += [f"replica {r} answers in {name}" for r, name in who.runtimes.items() if name != who.runtime]
     if not who.loaded:
         faults.append("no replica said which bytes it loaded")
     if who.header_version != who.version:
@@ -99,7 +101,7 @@ def contract(seen: AboutService, _limits: GateParams) -> Verdict:
 
 def parity(seen: AboutService, limits: GateParams) -> Verdict:
     """The app answers what the registry's bytes answer in a clean process, whatever the batch-mates."""
-    found, bound = seen.parity, limits.max_batch_bound
+    found, bound = seen.parity, max(limits.max_batch_bound, seen.parity.rounding)
     faults = [
         f"asked {name}: {way.labels_differ} of {way.answers} labels differ, scores by up to {way.worst:.1e}"
         for name, way in found.ways.items()

@@ -18,6 +18,7 @@ from ray.serve.context import _get_global_client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from registry.contract import Encoded
+from serving.messages import Held
 
 MODEL, INGRESS = "Model", "Ingress"
 ANSWER_S = 30.0
@@ -33,16 +34,16 @@ def about(app: str) -> dict[str, JsonValue]:
     return said
 
 
-def loaded(app: str) -> dict[str, str]:
-    """Replica id -> digest of the bytes it loaded; every running replica has answered, or the time was up."""
-    said: dict[str, str] = _elsewhere(_loaded, app, at_most_s=REPLICAS_S + ANSWER_S)
+def loaded(app: str) -> dict[str, Held]:
+    """Replica id -> what it answers with; every running replica has answered, or the time was up."""
+    said: dict[str, Held] = _elsewhere(_loaded, app, at_most_s=REPLICAS_S + ANSWER_S)
     return said
 
 
-def scores(app: str, digest: str, encoded: Sequence[Encoded], texts_per_call: int) -> list[Mapping[str, float] | None]:
+def scores(app: str, wanted: Held, encoded: Sequence[Encoded], texts_per_call: int) -> list[Mapping[str, float] | None]:
     """Scores of each text, None where the model failed on it."""
     said: list[Mapping[str, float] | None] = _elsewhere(
-        _scores, app, digest, encoded, texts_per_call, at_most_s=2 * ANSWER_S
+        _scores, app, wanted, encoded, texts_per_call, at_most_s=2 * ANSWER_S
     )
     return said
 
@@ -103,14 +104,14 @@ def _about(app: str) -> Any:
     return _handle(INGRESS, app).about.remote().result(timeout_s=ANSWER_S)
 
 
-def _loaded(app: str) -> dict[str, str]:
-    handle, found = _handle(MODEL, app), dict[str, str]()
+def _loaded(app: str) -> dict[str, Held]:
+    handle, found = _handle(MODEL, app), dict[str, Held]()
     until = time.monotonic() + REPLICAS_S
     while len(found) < _replicas(app) and time.monotonic() < until:
         # The handle chooses among the idle ones, so several are asked at once.
         for response in [handle.canary.remote() for _ in range(4)]:
             alive = response.result(timeout_s=ANSWER_S)
-            found[alive.replica] = str(alive.loaded["digest"])
+            found[alive.replica] = alive.held
     return found
 
 
@@ -118,8 +119,8 @@ def _replicas(app: str) -> int:
     return int(serve.status().applications[app].deployments[MODEL].replica_states.get("RUNNING", 0))
 
 
-def _scores(app: str, digest: str, encoded: Sequence[Encoded], size: int) -> list[Mapping[str, float] | None]:
+def _scores(app: str, wanted: Held, encoded: Sequence[Encoded], size: int) -> list[Mapping[str, float] | None]:
     handle = _handle(MODEL, app)
-    calls = [handle.score.remote(digest, encoded[start : start + size]) for start in range(0, len(encoded), size)]
+    calls = [handle.score.remote(wanted, encoded[start : start + size]) for start in range(0, len(encoded), size)]
     scored = [one for call in calls for one in call.result(timeout_s=ANSWER_S)]
     return [one.prediction.scores if one.prediction else None for one in scored]

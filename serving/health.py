@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue
 
-from serving.messages import Alive
+from serving.messages import Alive, Held
 
 PERIOD_S = 1.0
 TIMEOUT_S = 2.0
@@ -17,9 +17,9 @@ STALE_S = 4.0
 class Monitor:
     """Asks the model deployment a canary every second and remembers the answer; `/health` only reads."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Alive]], digest: str) -> None:
-        """`digest`: of the version that a replica must hold."""
-        self._ask, self._digest = ask, digest
+    def __init__(self, ask: Callable[[], Awaitable[Alive]], wanted: Held) -> None:
+        """`wanted`: what a replica must hold."""
+        self._ask, self._wanted = ask, wanted
         self._fault: str | None = "no canary has been answered yet"
         self._right_at: float | None = None
         self.loaded: dict[str, JsonValue] = {}
@@ -62,8 +62,7 @@ class Monitor:
             self._down = None
 
     def _hear(self, alive: Alive) -> None:
-        if alive.loaded["digest"] != self._digest:
-            # During a rolling update an ingress meets replicas of the other version; they are not its model.
+        if alive.held != self._wanted:
             return
         self._fault, self.loaded = alive.fault, alive.loaded
         self.heard.set()

@@ -11,8 +11,10 @@ from registry import bundle
 from registry.bundle import VersionRef
 from serving.admission import Admission
 from serving.door import Door
+from serving.engine import engine_of
 from serving.graph import graph_digest
 from serving.health import Monitor
+from serving.messages import Held
 from serving.metrics import Waits
 from serving.model import Model
 from serving.params import ServeParams
@@ -32,13 +34,14 @@ class Ingress:
         about: dict[str, JsonValue],
         key_digests: Sequence[str],
     ) -> None:
-        asked = Model(model, version.digest, calls_per_ingress(params), texts_per_call(params), params.batch_wait_s)
+        wanted = Held(version.digest, engine_of(version.folder, params).runtime)
+        asked = Model(model, wanted, calls_per_ingress(params), texts_per_call(params), params.batch_wait_s)
         self._predictor = Predictor(
             version=version,
             params=params,
             encode=bundle.encoder_of(version.folder),
             score=asked.score,
-            monitor=Monitor(asked.canary, version.digest),
+            monitor=Monitor(asked.canary, wanted),
             admission=Admission(params.max_queued_texts),
             told_wait=Waits(),
         )

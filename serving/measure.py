@@ -100,7 +100,7 @@ def measure(target: Target, inquiry: Inquiry) -> Measured:
         identity=who,
         contract=requests,
         behaviour=behaves,
-        parity=Parity(runtime=target.runtime, ways=ways),
+        parity=Parity(runtime=target.engine.runtime, rounding=target.engine.rounding, ways=ways),
         batching=_batching(target, repeats),
         latency=_latency(repeats),
         throughput=_pace(target, repeats),

@@ -1,10 +1,19 @@
 """What travels between the ingress and a replica: plain data, no framework, no torch."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from registry.contract import Prediction
+
+
+class Held(NamedTuple):
+    """What a replica answers with. During a rolling update an ingress meets replicas that hold something else."""
+
+    digest: str
+    """Of the bundle."""
+    runtime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +37,13 @@ class Alive:
     fault: str | None
     """What was wrong with the answer, or None."""
     loaded: dict[str, JsonValue]
-    """What the replica holds, computed from the bytes it loaded: digest, runtime, precision, device, labels, …"""
+    """What the replica says of itself, computed from the bytes it loaded: digest, runtime, precision, device, …"""
     replica: str = ""
     """Its id."""
     hangs: bool = False
     """Its model has a batch that does not end: it answers no texts, and others may."""
+
+    @property
+    def held(self) -> Held:
+        """What it answers with."""
+        return Held(str(self.loaded["digest"]), str(self.loaded["runtime"]))

@@ -11,7 +11,7 @@ from ray.serve.exceptions import DeploymentUnavailableError, ReplicaUnavailableE
 
 from registry.contract import Encoded
 from serving.errors import unavailable
-from serving.messages import Alive, Scored
+from serving.messages import Alive, Held, Scored
 
 GONE = (ActorDiedError, ActorUnavailableError, ReplicaUnavailableError)
 RETRY_PAUSE_S = 0.05
@@ -20,7 +20,7 @@ OTHERS = 5
 
 
 class _NotHere(Exception):
-    """A replica cannot answer: it holds other bytes, as during a rolling update, or its model hangs."""
+    """A replica cannot answer: it holds something else, as during a rolling update, or its model hangs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,12 +32,12 @@ class _Waiting:
 class Model:
     """Asks the model deployment: at once while no call is out, else texts gather for a moment and share a call."""
 
-    def __init__(self, handle: Any, digest: str, calls: int, texts_per_call: int, wait_s: float) -> None:
-        """`digest`: of the version whose answers are wanted; `calls`: calls with the deployment at a time, at most.
+    def __init__(self, handle: Any, wanted: Held, calls: int, texts_per_call: int, wait_s: float) -> None:
+        """`wanted`: what must be held by who answers; `calls`: calls with the deployment at a time, at most.
 
         `wait_s`: how long a text waits for others while calls are out and there is room for one more.
         """
-        self._handle, self._digest, self._free, self._texts_per_call = handle, digest, calls, texts_per_call
+        self._handle, self._wanted, self._free, self._texts_per_call = handle, wanted, calls, texts_per_call
         self._wait_s = wait_s
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
@@ -99,7 +99,7 @@ class Model:
 
     async def _call(self, texts: list[_Waiting]) -> None:
         try:
-            scored = await _ask(self._handle.score, self._digest, [text.encoded for text in texts])
+            scored = await _ask(self._handle.score, self._wanted, [text.encoded for text in texts])
             if scored is None:
                 raise _NotHere
             for text, one in zip(texts, scored, strict=True):

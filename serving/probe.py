@@ -12,10 +12,12 @@ from ray.exceptions import RayError
 from registry.bundle import VersionRef, encoder_of
 from registry.contract import Contract, Prediction
 from registry.errors import MachineFault
+from registry.runtimes import Engine
 from registry.service_evidence import Case, Identity, Way
 from serving import handles
 from serving.cases import Expected, table
 from serving.load import Answer, answer_of
+from serving.messages import Held
 from serving.params import ServeParams
 from serving.sizes import texts_per_call
 
@@ -40,8 +42,8 @@ class Target:
     params: ServeParams
     graph_digest: str
     nonce: str
-    runtime: str
-    """The name of the one that should answer."""
+    engine: Engine
+    """How the replicas should have loaded it."""
     headers: Mapping[str, str]
     """On every request: the API key, when the app asks for one."""
 
@@ -55,7 +57,7 @@ def identity(target: Target) -> Identity:
     with target.client() as client:
         health = _send(client, "GET", f"{target.url}/health").json()
         predict = _send(client, "POST", f"{target.url}/predict", json={"text": "a place to start"})
-    model = health.get("model") or {}
+    model, held = health.get("model") or {}, replicas(target)
     try:
         about = handles.about(target.app)
     except RayError as error:
@@ -65,8 +67,9 @@ def identity(target: Target) -> Identity:
         digest=target.version.digest,
         graph_digest=target.graph_digest,
         nonce=target.nonce,
-        runtime=target.runtime,
-        loaded=replicas(target),
+        runtime=target.engine.runtime,
+        loaded={replica: one.digest for replica, one in held.items()},
+        runtimes={replica: one.runtime for replica, one in held.items()},
         ingress={name: str(about.get(name)) for name in ("graph_digest", "deployment")},
         health={
             "version": str(model.get("version")),
@@ -79,8 +82,8 @@ def identity(target: Target) -> Identity:
     )
 
 
-def replicas(target: Target) -> dict[str, str]:
-    """Replica id -> digest of the bytes it loaded, said through the model's handle."""
+def replicas(target: Target) -> dict[str, Held]:
+    """Replica id -> what it answers with, said through the model's handle."""
     try:
         return handles.loaded(target.app)
     except RayError as error:
@@ -155,7 +158,7 @@ def together(target: Target, texts: Sequence[str], expected: Sequence[Prediction
 def _through_handle(target: Target, texts: Sequence[str]) -> list[Mapping[str, float] | None]:
     encoded, size = encoder_of(target.version.folder)(texts), texts_per_call(target.params)
     try:
-        return handles.scores(target.app, target.version.digest, encoded, size)
+        return handles.scores(target.app, Held(target.version.digest, target.engine.runtime), encoded, size)
     except RayError as error:
         raise _silent(error) from error
 

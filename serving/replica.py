@@ -15,7 +15,7 @@ from ray import serve
 from registry.bundle import VersionRef
 from registry.contract import Encoded, Prediction
 from registry.runtimes import RUNTIMES, Engine
-from serving.messages import Alive, Scored
+from serving.messages import Alive, Held, Scored
 from serving.metrics import Forwards
 
 if TYPE_CHECKING:
@@ -87,13 +87,12 @@ class Replica:
         """Serve calls this with `user_config`, at the start and on a light update."""
         self._together.set_max_batch_size(batching["calls_per_batch"])
 
-    async def score(self, digest: str, encoded: Sequence[Encoded]) -> list[Scored] | None:
+    async def score(self, wanted: Held, encoded: Sequence[Encoded]) -> list[Scored] | None:
         """The answers to one call's texts, computed together with whatever other calls are waiting.
 
-        None when they are to be asked elsewhere: the bundle of that digest is not here, so that the token ids are not
-        for this model, or the model hangs.
+        None when they are to be asked elsewhere: what is wanted is not held here, or the model hangs.
         """
-        if digest != self._scorer.digest:
+        if wanted != (self._scorer.digest, self._scorer.runtime):
             return None
         # Serve closes a batch by its clock even while the model is busy, and many small ones would line up.
         # So calls join the queue only when the model is free, all that came meanwhile at once.

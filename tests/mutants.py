@@ -98,6 +98,13 @@ def forged_digest(folder: Path, digest: str, engine: Engine) -> Scorer:
     return scorer
 
 
+def another_runtime(folder: Path, digest: str, engine: Engine) -> Scorer:
+    """The right bytes, not in the runtime that was asked for."""
+    scorer = load_bundle(folder, digest, engine)
+    scorer.runtime = "onnx-int8"
+    return scorer
+
+
 def slow_to_load(folder: Path, digest: str, engine: Engine) -> Scorer:
     """As a large model: who dies is missed for longer than `/health` may take to notice."""
     time.sleep(8)

@@ -21,9 +21,18 @@ pytestmark = [
 PORT = 18433
 
 
-def test_a_model_is_trained_verified_and_served_on_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_model_is_trained_verified_and_served_on_a_gpu(tmp_path: Path, precision: str) -> None:
     project = Project.make(tmp_path / "gpu")
-    project.edit({"train": {"use_gpu": True}, "serve": {"num_gpus": 1.0}})
+    precisions = list(dict.fromkeys(["fp32", precision]))
+    # A tiny model's labels say little about half precision: it is kept whatever it answers, and its parity is judged.
+    project.edit(
+        {
+            "train": {"use_gpu": True},
+            "package": {"precisions": precisions, "min_agreement": 0.9, "max_f1_drop": 0.1},
+            "serve": {"num_gpus": 1.0, "precision": precision},
+        }
+    )
     project.dvc("repro")
     assert project.status()["report"]["passed"]
 
@@ -34,7 +43,7 @@ def test_a_model_is_trained_verified_and_served_on_a_gpu(tmp_path: Path) -> None
         finally:
             server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
-    assert str(health["device"]).startswith("cuda")
+    assert str(health["device"]).startswith("cuda") and health["precision"] == precision
 
 
 def _health(server: "subprocess.Popen[bytes]") -> dict[str, object]:

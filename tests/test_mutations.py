@@ -28,7 +28,7 @@ from registry.gate_params import GateParams
 from registry.gates import SERVICE_GATES
 from registry.packing import seal
 from registry.reference import Reference
-from registry.runtimes import FP32, Engine
+from registry.runtimes import Engine
 from registry.service_evidence import Faults
 from serving import app, drills, front, measure, memory
 from serving.drill import Drills
@@ -161,7 +161,7 @@ def broken_app(bench: Bench, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) ->
             params=SERVE,
             graph_digest=graph_digest(SERVE),
             nonce=NONCE,
-            runtime=FP32,
+            engine=Engine(),
             headers={},
         )
 
@@ -202,15 +202,18 @@ def test_what_breaks_only_under_a_fault_is_caught(bench: Bench, broken: str, mon
     with broken_app(bench, mutant, monkeypatch) as target, Drills(target, inquiry.golden, 30, inquiry.bound) as loaded:
         faults = chain(drills.on_any(target, inquiry.golden.texts), drills.on_planted(target))
         held = loaded.hold(next(fault for fault in faults if fault.name == name))
-    about = AboutService.model_construct(faults=Faults(drills={name: held}))
+    about = AboutService.model_construct(faults=Faults(rounding=0.0, drills={name: held}))
     verdict = SERVICE_GATES["faults"](about, bench.limits)
     print(f"{broken}: caught by faults, {name}: {verdict.why}")
     assert verdict.outcome == "fail" and word in verdict.why, verdict
 
 
-def test_a_replica_that_holds_other_bytes_never_comes_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("load", [mutants.forged_digest, mutants.another_runtime])
+def test_a_replica_that_holds_something_else_never_comes_up(
+    bench: Bench, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NotRunning):
-        caught(bench, Mutant(set(), lambda _: mutants.forged_digest, timeout_s=15), monkeypatch)
+        caught(bench, Mutant(set(), lambda _: load, timeout_s=15), monkeypatch)
 
 
 ARTIFACT: dict[str, tuple[str, Callable[[Path], None]]] = {

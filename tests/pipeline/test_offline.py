@@ -1,11 +1,15 @@
 """The champion is compared on rows that it was not trained on, as far as its own run says."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.offline import Answered, against
+from pipeline.verify import engine_of_champion
 from registry.contract import Prediction
+from registry.runtimes import FP32
+from serving.params import ServeParams
 from tests import tiny
 from training.keys import key_of, split_of
 from training.params import DataParams
@@ -71,3 +75,10 @@ def test_rows_whose_label_the_champion_does_not_know_are_left_out(its_labels: tu
     truths = {found.labels[index] for index in found.truth}
     assert truths == set(LABELS) & set(its_labels)
     assert found.labels == tuple(sorted({*LABELS, *its_labels}))
+
+
+def test_a_champion_without_the_precision_asked_for_is_compared_in_its_fastest(tiny_bundle: Path) -> None:
+    assert engine_of_champion(tiny_bundle, ServeParams(precision="int8")).runtime == FP32
+    assert engine_of_champion(tiny_bundle, ServeParams(precision="auto")).runtime == FP32
+    on_gpu = engine_of_champion(tiny_bundle, ServeParams(precision="bf16", num_gpus=1.0))
+    assert (on_gpu.runtime, on_gpu.device) == (FP32, "cuda")

@@ -97,13 +97,14 @@ GOOD = Evidence(
         nonce="n",
         runtime="torch-fp32",
         loaded={"r1": DIGEST},
+        runtimes={"r1": "torch-fp32"},
         ingress={"graph_digest": GRAPH, "deployment": "n"},
         health={"version": "3", "digest": DIGEST, "graph_digest": GRAPH, "deployment": "n", "runtime": "torch-fp32"},
         header_version="3",
     ),
     behaviour=Behaviour(about=("bad", "good"), kinds={"minimum": BehaviourKind(cases=10, failing=())}),
     contract=(Case(name="one text", expected="200", got="200", ok=True),),
-    parity=Parity(runtime="torch-fp32", ways={"alone": Way(answers=20, labels_differ=0, worst=1e-6)}),
+    parity=Parity(runtime="torch-fp32", rounding=0.0, ways={"alone": Way(answers=20, labels_differ=0, worst=1e-6)}),
     batching=Batching(max_batch_size=8, in_flight=16, texts_by_size={8: 80, 4: 8}, over_time=((0.1, 4), (0.9, 8))),
     latency=Latency(
         requests=20, p50_ms=(40, 41), p95_ms=(60, 70), p99_ms=(80, 81), raw_p50_ms=(12, 13), ms=(40.0, 41.0, 80.0)
@@ -128,7 +129,7 @@ GOOD = Evidence(
         after={"200": 5},
         after_ms=(30.0,) * 5,
     ),
-    faults=Faults(drills={"replica killed": DRILL}),
+    faults=Faults(rounding=0.0, drills={"replica killed": DRILL}),
     memory=Memory(texts=3000, seconds=24.0, processes=resident(600, 640, 650, 651, 650, 652, 651, 653, 652)),
     shutdown=Shutdown(in_flight=16, finished=16, refused=0, lost={}, seconds=3.0, orphans=(), port_free=True),
     last_words="serve.status(): RUNNING",
@@ -216,6 +217,16 @@ BROKEN = {
     "a bad class": ("slices", with_("offline", classes={"bad": ClassSeen(f1=0.1, support=99)}), "'bad'"),
     "boastful scores": ("calibration", with_("offline", calibration_error=0.2), "package.calibrate"),
     "a replica with other bytes": ("identity", with_("identity", loaded={"r1": GRAPH}), "r1"),
+    "a replica in another runtime": (
+        "identity",
+        with_("identity", runtimes={"r1": "torch-fp32", "r2": "onnx-int8"}),
+        "r2 answers in onnx-int8",
+    ),
+    "another runtime on the front": (
+        "identity",
+        with_("identity", health=GOOD.identity.health | {"runtime": "onnx-int8"}),
+        "runtime 'onnx-int8' instead of 'torch-fp32'",
+    ),
     "no replica asked": ("identity", with_("identity", loaded={}), "no replica"),
     "an old app on the port": (
         "identity",
@@ -227,6 +238,11 @@ BROKEN = {
     "a score that moves with its batch-mates": (
         "parity",
         with_("parity", ways={"together": Way(answers=9, labels_differ=0, worst=1e-3)}),
+        "together",
+    ),
+    "half precision that moves by more than its rounding": (
+        "parity",
+        with_("parity", rounding=3e-2, ways={"together": Way(answers=9, labels_differ=0, worst=5e-2)}),
         "together",
     ),
     "a label that differs": (
@@ -281,6 +297,13 @@ def test_a_wrong_status_fails_the_contract_and_names_the_request() -> None:
     seen = GOOD.model_copy(update={"contract": (Case(name="an empty text", expected="422", got="500", ok=False),)})
     assert verdict("contract", seen).outcome == "fail"
     assert "an empty text: expected 422, got 500" in verdict("contract", seen).why
+
+
+def test_half_precision_is_allowed_its_own_rounding_and_fp32_is_not() -> None:
+    moved = {"together": Way(answers=9, labels_differ=0, worst=2e-2)}
+    for rounding, outcome in ((0.0, "fail"), (3e-2, "pass")):
+        verdict = SERVICE_GATES["parity"](with_("parity", rounding=rounding, ways=moved), LIMITS)
+        assert verdict.outcome == outcome
 
 
 def test_batching_switched_off_is_stated() -> None:

@@ -35,6 +35,7 @@ def test_history_is_replayed_by_step(registry: Registry, logged: Any) -> None:
 def test_final_metrics_stand_under_short_names_and_under_their_runtime(logged: Any) -> None:
     metrics = logged.data.metrics
     assert metrics["test_accuracy"] == metrics["torch-fp32/accuracy"] == 0.8
+    assert metrics["onnx-int8/accuracy"] == pytest.approx(0.79)
     assert metrics["torch-fp32/classes/positive/f1"] == 0.65
     assert metrics["torch-fp32/slices/tweets/accuracy"] == 0.8
     assert metrics["baselines/tfidf/macro_f1"] == 0.2

@@ -13,7 +13,7 @@ from registry.contract import Encoded, Prediction
 from serving.admission import Admission
 from serving.door import Door
 from serving.health import Monitor
-from serving.messages import Alive, Scored
+from serving.messages import Alive, Held, Scored
 from serving.params import ServeParams
 from serving.predict import Predictor
 from serving.routes import create_app
@@ -69,7 +69,7 @@ def client(
 ) -> Iterator[TestClient]:
     """The app behind HTTP, started, its first canary answered."""
     params = params or ServeParams()
-    monitor = Monitor(canary or Canary(version.digest), version.digest)
+    monitor = Monitor(canary or Canary(version.digest), Held(version.digest, str(LOADED["runtime"])))
     encode, admission = bundle.encoder_of(version.folder), Admission(params.max_queued_texts)
     predictor = Predictor(version, params, encode, score, monitor, admission, told_wait)
     app = create_app(predictor, dict(ABOUT), door or Door(), key_digests)

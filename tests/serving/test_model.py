@@ -12,11 +12,11 @@ from ray.serve.exceptions import DeploymentUnavailableError
 
 from registry.contract import Encoded
 from serving.errors import ApiError
-from serving.messages import Scored
+from serving.messages import Held, Scored
 from serving.model import Model
 from tests.serving.inprocess import scored
 
-DIGEST = "sha256:mine"
+WANTED = Held("sha256:mine", "torch-fp32")
 
 
 class Response:
@@ -41,8 +41,8 @@ class Handle:
         self._answer = answer
         self.score = self
 
-    def remote(self, digest: str, encoded: list[Encoded]) -> Response:
-        assert digest == DIGEST
+    def remote(self, wanted: Held, encoded: list[Encoded]) -> Response:
+        assert wanted == WANTED
         self.calls.append(len(encoded))
         return Response(self._answer(encoded), self.cancelled)
 
@@ -58,7 +58,7 @@ async def well(encoded: list[Encoded]) -> list[Scored]:
 
 def run(handle: Handle, texts: int, calls: int = 2, texts_per_call: int = 4) -> list[Scored | BaseException]:
     async def ask() -> list[Scored | BaseException]:
-        model = Model(handle, DIGEST, calls, texts_per_call, wait_s=0.0)
+        model = Model(handle, WANTED, calls, texts_per_call, wait_s=0.0)
         return await asyncio.gather(*(model.score(text(n)) for n in range(texts)), return_exceptions=True)
 
     return uvloop.run(asyncio.wait_for(ask(), 10))
@@ -75,7 +75,7 @@ def test_an_idle_model_is_asked_at_once_and_a_busy_one_after_a_moment_or_with_a_
     handle, began = Handle(well), time.monotonic()
 
     async def ask() -> None:
-        model = Model(handle, DIGEST, calls=9, texts_per_call=4, wait_s=0.5)
+        model = Model(handle, WANTED, calls=9, texts_per_call=4, wait_s=0.5)
         first = model.score(text(0))
         await asyncio.sleep(0.001)
         full = [model.score(text(n)) for n in range(1, 5)]
@@ -156,7 +156,7 @@ def test_s06_a_call_is_cancelled_once_all_its_clients_have_left_and_its_place_is
 
     async def ask() -> None:
         nonlocal hang
-        model = Model(handle, DIGEST, calls=1, texts_per_call=2, wait_s=0.0)
+        model = Model(handle, WANTED, calls=1, texts_per_call=2, wait_s=0.0)
         first, second, waiting = (model.score(text(n)) for n in range(3))
         await asyncio.sleep(0.05)
         first.cancel()

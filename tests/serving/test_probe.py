@@ -6,6 +6,7 @@ import pytest
 
 from registry.bundle import VersionRef, read_contract
 from registry.contract import Prediction
+from registry.runtimes import Engine
 from serving import probe
 from serving.measure import in_flight
 from serving.params import AutoscalingParams, ServeParams
@@ -22,7 +23,7 @@ def target(version: VersionRef, **params: object) -> Target:
         params=ServeParams.model_validate(params),
         graph_digest="g",
         nonce="n",
-        runtime="torch-fp32",
+        engine=Engine(),
         headers={},
     )
 
