@@ -15,7 +15,7 @@ from training import bases, checkpoint, fit, model
 from training.params import TrainParams
 
 # How the machine was used does not answer: with it in the contract, equal models would have different digests.
-UNANSWERING = {"checkpoint_every_steps", "use_gpu"}
+UNANSWERING = {"checkpoint_every_steps", "max_failures", "use_gpu"}
 
 
 class SettingsError(Refused):

@@ -133,7 +133,7 @@ def test_a_stage_that_can_be_skipped_depends_on_the_branches_it_loads(name: str)
 
 def test_tune_runs_anew_for_every_dial_of_train_that_a_trial_follows() -> None:
     followed = {key.removeprefix("train.") for key in stages()["tune"]["params"] if key.startswith("train.")}
-    ignored = {"epochs", "patience", "metric", "mode", "checkpoint_every_steps"}
+    ignored = {"epochs", "patience", "metric", "mode", "checkpoint_every_steps", "max_failures"}
     assert followed == set(TrainParams.model_fields) - ignored
 
 

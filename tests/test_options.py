@@ -4,6 +4,7 @@ import importlib
 import inspect
 
 import mlflow.pyfunc
+import optuna
 import pytest
 import ray
 import ray.data
@@ -13,6 +14,7 @@ import ray.tune
 from mlflow import MlflowClient
 from ray import serve
 from ray.serve.config import AutoscalingConfig, HTTPOptions
+from ray.tune.search.optuna import OptunaSearch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from registry.closure import PACKAGES
@@ -33,7 +35,18 @@ USED = {
     ray.train.RunConfig: {"name", "storage_path", "failure_config"},
     ray.train.FailureConfig: {"max_failures"},
     ray.train.torch.TorchTrainer: {"train_loop_per_worker", "train_loop_config", "scaling_config", "run_config"},
-    ray.tune.TuneConfig: {"scheduler", "max_concurrent_trials"},
+    ray.tune.TuneConfig: {
+        "max_concurrent_trials",
+        "num_samples",
+        "reuse_actors",
+        "scheduler",
+        "search_alg",
+        "time_budget_s",
+        "trial_dirname_creator",
+        "trial_name_creator",
+    },
+    OptunaSearch: {"space", "metric", "mode", "points_to_evaluate", "sampler"},
+    optuna.samplers.TPESampler: {"seed", "n_startup_trials"},
     ray.tune.RunConfig: {"name", "storage_path", "verbose"},
     ray.tune.schedulers.ASHAScheduler: {"max_t", "grace_period", "reduction_factor", "time_attr"},
     serve.start: {"proxy_location", "http_options"},

@@ -59,7 +59,7 @@ class Batch:
     """None when nothing is padded."""
     targets_B: torch.Tensor
     share: float
-    """What this worker's summed row losses are multiplied with; 0 for a stand-in that only keeps step."""
+    """What the summed row losses are multiplied with; 0 for a stand-in that only keeps step."""
 
 
 def read(
@@ -102,14 +102,18 @@ def epoch(lengths_N: Ints, batch_size: int, seed: int, number: int) -> list[Ints
     return [batches[position] for position in rng.permutation(len(batches))]
 
 
-def share(rows: Rows, batch: Ints, rank: int, workers: int, pad_id: int) -> Batch:
+def share(rows: Rows, batch: Ints, rank: int, workers: int, pad_id: int, at_once: int | None = None) -> list[Batch]:
     """One worker's part of a batch, so weighted that the workers' mean gradient is that of the batch's mean loss.
 
-    A worker without a row forwards the batch's first one with weight 0: every worker takes every step.
+    In parts of at most `at_once` rows, whose gradients add up; a short last one weighs its rows like the others. A
+    worker without a row forwards the batch's first one with weight 0: every worker takes every step.
     """
     mine = batch[rank::workers]
-    weight = workers / len(batch) if len(mine) else 0.0
-    return collate(rows, mine if len(mine) else batch[:1], weight, pad_id)
+    if not len(mine):
+        return [collate(rows, batch[:1], 0.0, pad_id)]
+    size = at_once or len(mine)
+    parts = [mine[start : start + size] for start in range(0, len(mine), size)]
+    return [collate(rows, part, workers / len(batch), pad_id) for part in parts]
 
 
 def in_order(rows: Rows, batch_size: int, rank: int, workers: int) -> list[Ints]:

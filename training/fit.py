@@ -20,6 +20,10 @@ RUN = "run"
 PROGRESS = "progress.jsonl"
 
 
+class WorkerLost(MachineFault):
+    """A worker's process ended without a word of its own."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What every worker is told: absolute paths, dials, threads. Plain, because it travels."""
@@ -47,8 +51,22 @@ class Fitted:
 def fit(start: Path, train: Path, val: Path, params: TrainParams, work: Path) -> Fitted:
     """Train `start` on the split `train`, scored on `val`, with unfinished work in `work`. Needs a running Ray.
 
-    Raises Diverged, MachineFault when workers cannot start or die, and whatever else ends a worker.
+    A lost worker is answered by going on from the last complete checkpoint, `params.max_failures` times. Not by Ray
+    Train's own `FailureConfig`, which would also repeat what a loss that is NaN has ended. Raises Diverged, WorkerLost
+    when that was not enough, MachineFault when workers cannot start, and whatever else ends a worker.
     """
+    left = params.max_failures
+    while True:
+        try:
+            return _fit(start, train, val, params, work)
+        except WorkerLost as lost:
+            if not left:
+                raise
+            left -= 1
+            print(f"{str(lost).split(';')[0]}; {left} more of train.max_failures are left", flush=True)
+
+
+def _fit(start: Path, train: Path, val: Path, params: TrainParams, work: Path) -> Fitted:
     run = work / RUN
     checkpoint.sweep(run)
     if last := checkpoint.newest(run):
@@ -145,7 +163,7 @@ def _cause(error: ray.train.TrainingFailedError) -> Exception:
     if causes and not type(causes[0]).__module__.startswith("ray."):
         return causes[0]
     first = str(causes[0] if causes else error).splitlines()[0]
-    return MachineFault(
+    return WorkerLost(
         f"a training worker was lost ({first}); was it killed, or is there too little memory? "
         "Run it again: it goes on from the last complete checkpoint"
     )

@@ -4,6 +4,7 @@ Plain PyTorch: one process alone, or one of several that share their gradients t
 Shape letters: N rows, B rows of one batch on this worker, T tokens, C classes.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -88,16 +89,13 @@ def train(
             # one optimizer step over this worker's part of the batch
             for group in optimizer.param_groups:
                 group["lr"] = params.lr * plan.lr_factor(state.step)
-            batch = batches.share(rows, batch_rows, rank, workers, pad_id)
-            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                logits_BC = _logits(forward, batch, device)
-            loss = cross_entropy(logits_BC.float(), batch.targets_B.to(device), reduction="sum") * batch.share
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            parts = batches.share(rows, batch_rows, rank, workers, pad_id, params.max_rows_at_once)
+            losses = [_backward(forward, part, device, last=part is parts[-1]) for part in parts]
             torch.nn.utils.clip_grad_norm_(model.parameters(), params.clip_norm)
             optimizer.step()
             state.step += 1
-            unseen.append(loss.detach())
+            unseen.append(torch.stack(losses).sum())
 
             # now and then: look at the loss, score the validation rows, let the caller keep a checkpoint
             score = state.step in plan.score_after
@@ -117,6 +115,17 @@ def train(
                 if state.done:
                     return
     state.done = True
+
+
+def _backward(model: torch.nn.Module, part: Batch, device: torch.device, last: bool) -> torch.Tensor:
+    """Add the gradients of one part of a step; its loss. Workers exchange gradients once a step, with the last."""
+    waits = isinstance(model, DistributedDataParallel) and not last
+    with model.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            logits_BC = _logits(model, part, device)
+        loss = cross_entropy(logits_BC.float(), part.targets_B.to(device), reduction="sum") * part.share
+        loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
 
 
 def _logits(model: torch.nn.Module, batch: Batch, device: torch.device) -> torch.Tensor:

@@ -56,22 +56,38 @@ class DataParams(Branch):
         return self
 
 
+class Between(Branch):
+    """Any number from `low` to `high`; each order of magnitude is as likely as the next."""
+
+    low: Annotated[float, Field(gt=0)]
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+        return self
+
+
 class SearchSpace(Branch):
     """What the search may turn; a setting named here comes from best.json and overrides `train`."""
 
-    lr: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
+    lr: Between | Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
     batch_size: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)] | None = None
 
-    def named(self) -> dict[str, list[float] | list[int]]:
-        """The settings that are searched, with their choices."""
-        return {name: choices for name in type(self).model_fields if (choices := getattr(self, name))}
+    def named(self) -> dict[str, Between | list[float] | list[int]]:
+        """The settings that are searched, with their range or their choices."""
+        return {name: values for name in type(self).model_fields if (values := getattr(self, name))}
 
 
 class TuneParams(Branch):
     """The search for settings, on a part of the training rows."""
 
     enabled: bool = True
-    trials: Annotated[int, Field(ge=1)] = 6
+    trials: Annotated[int, Field(ge=1)] = 8
+    """The first one has the settings of `train`, where the space holds them."""
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    """No trial goes on for longer, counted from the search's start; null: all trials, the same on any machine."""
     space: SearchSpace
     rows_fraction: Fraction = 0.1
     min_rows: Annotated[int, Field(ge=1)] = 1000
@@ -101,6 +117,8 @@ class TrainParams(Branch):
     epochs: Annotated[int, Field(ge=1)] = 2
     batch_size: Annotated[int, Field(ge=1)] = 32
     """Rows in one optimizer step, summed over all workers."""
+    max_rows_at_once: Annotated[int, Field(ge=1)] | None = None
+    """Rows of one forward of one worker; a larger share of the step is taken in parts. null: all at once."""
     lr: Annotated[float, Field(gt=0)] = 1e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -113,6 +131,8 @@ class TrainParams(Branch):
     patience: Annotated[int, Field(ge=1)] = 2
     """Epochs without a better metric before training stops."""
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 200
+    max_failures: Annotated[int, Field(ge=0)] = 1
+    """How often training goes on by itself from its last checkpoint after a worker was lost."""
     num_workers: Annotated[int, Field(ge=1)] = 1
     use_gpu: Literal["auto"] | bool = "auto"
     seed: Seed = 7

@@ -24,14 +24,17 @@ def encode(tiny_base: Path) -> Encoder:
 
 @pytest.mark.parametrize("count", [1, 31, 32, 41, 100])
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_every_row_comes_once_an_epoch_and_every_worker_takes_every_step_t07(count: int, workers: int) -> None:
+@pytest.mark.parametrize("at_once", [None, 1, 7])
+def test_every_row_comes_once_an_epoch_and_every_worker_takes_every_step_t07(
+    count: int, workers: int, at_once: int | None
+) -> None:
     rows = rows_of([3 + row % 7 for row in range(count)])
     steps = batches.epoch(rows.lengths, 32, seed=7, number=0)
     assert len(steps) == -(-count // 32)
     assert sorted(np.concatenate(steps).tolist()) == list(range(count))
     seen = []
     for step in steps:
-        parts = [batches.share(rows, step, rank, workers, pad_id=0) for rank in range(workers)]
+        parts = [part for rank in range(workers) for part in batches.share(rows, step, rank, workers, 0, at_once)]
         seen += [int(row[0]) - 5 for part in parts if part.share for row in part.ids_BT]
         assert sum(part.share * len(part.targets_B) for part in parts) == pytest.approx(workers)
     assert sorted(seen) == list(range(count))
@@ -40,15 +43,23 @@ def test_every_row_comes_once_an_epoch_and_every_worker_takes_every_step_t07(cou
 def test_a_worker_without_a_row_keeps_step_with_weight_nought() -> None:
     rows = rows_of([4, 5, 6])
     (step,) = batches.epoch(rows.lengths, 8, seed=1, number=0)
-    idle = batches.share(rows, step, rank=3, workers=4, pad_id=0)
+    (idle,) = batches.share(rows, step, rank=3, workers=4, pad_id=0)
     assert idle.share == 0.0 and len(idle.targets_B) == 1
 
 
 def test_the_last_short_batch_weighs_its_rows_like_the_others_t02() -> None:
     rows = rows_of([4] * 10)
-    shares = [batches.share(rows, step, 0, 1, 0) for step in batches.epoch(rows.lengths, 4, seed=0, number=0)]
+    shares = [batches.share(rows, step, 0, 1, 0)[0] for step in batches.epoch(rows.lengths, 4, seed=0, number=0)]
     assert sorted(len(part.targets_B) for part in shares) == [2, 4, 4]
     assert all(part.share * len(part.targets_B) == pytest.approx(1.0) for part in shares)
+
+
+def test_a_step_is_taken_in_parts_whose_gradients_add_up_to_the_mean_t02() -> None:
+    rows = rows_of([4] * 10)
+    (step,) = batches.epoch(rows.lengths, 10, seed=0, number=0)
+    parts = batches.share(rows, step, 0, 1, 0, at_once=4)
+    assert [len(part.targets_B) for part in parts] == [4, 4, 2]
+    assert [part.share for part in parts] == [pytest.approx(0.1)] * 3
 
 
 def test_epochs_differ_and_repeat_by_seed() -> None:
@@ -64,7 +75,8 @@ def test_rows_of_like_length_meet_so_that_little_is_padded() -> None:
     lengths = np.random.default_rng(0).integers(5, 60, size=512)
     rows = rows_of(lengths.tolist())
     padded = sum(
-        batches.share(rows, step, 0, 1, 0).ids_BT.numel() for step in batches.epoch(rows.lengths, 16, seed=0, number=0)
+        batches.share(rows, step, 0, 1, 0)[0].ids_BT.numel()
+        for step in batches.epoch(rows.lengths, 16, seed=0, number=0)
     )
     assert padded < 1.1 * lengths.sum()
 

@@ -46,10 +46,21 @@ def project(tmp_path: Path, tiny_base: Path) -> Project:
 @pytest.mark.usefixtures("two_cpus")
 def test_one_and_two_workers_see_the_same_rows_losses_and_scores_t07(project: Project) -> None:
     one, two = (project.fit(f"workers-{count}", num_workers=count) for count in (1, 2))
-    assert one.state.step == two.state.step == 6
+    in_parts = project.fit("in parts", num_workers=2, max_rows_at_once=3)
+    assert one.state.step == two.state.step == in_parts.state.step == 6
+    for ours, theirs, in_part in zip(one.state.history, two.state.history, in_parts.state.history, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+        assert ours == pytest.approx(in_part, rel=1e-3)
+    assert checkpoint.fault(two.best) is None
+
+
+@pytest.mark.usefixtures("two_cpus")
+def test_a_single_row_is_learnt_by_two_workers_of_whom_one_has_none_t07(project: Project) -> None:
+    write_split(project.train, tiny.rows(1))
+    one, two = (project.fit(f"alone-{count}", num_workers=count) for count in (1, 2))
+    assert one.state.step == two.state.step == 2
     for ours, theirs in zip(one.state.history, two.state.history, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
-    assert checkpoint.fault(two.best) is None
 
 
 @pytest.mark.usefixtures("two_cpus")
@@ -78,17 +89,37 @@ def test_threads_are_the_cpus_assigned_unless_the_user_says_otherwise_t10(monkey
 
 
 @pytest.mark.usefixtures("two_cpus")
-def test_a_lost_worker_is_the_machines_fault_and_the_next_start_goes_on(
+def test_a_lost_worker_is_replaced_and_training_ends_with_the_same_result(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untouched = project.fit("untouched", checkpoint_every_steps=2)
+    monkeypatch.setattr(fit, "work_on", die_after_a_checkpoint)
+    replaced = project.fit("replaced", checkpoint_every_steps=2, max_failures=9)
+    said = capsys.readouterr().out
+    assert "a training worker was lost" in said and "8 more of train.max_failures are left" in said
+    assert "going on after step 2" in said
+    assert replaced.state == untouched.state
+
+
+@pytest.mark.usefixtures("two_cpus")
+def test_when_no_more_failures_are_allowed_it_is_the_machines_fault_and_the_next_start_goes_on(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untouched = project.fit("untouched", checkpoint_every_steps=2)
     monkeypatch.setattr(fit, "work_on", die_after_a_checkpoint)
     with pytest.raises(MachineFault, match="worker was lost"):
-        project.fit("killed", checkpoint_every_steps=2)
+        project.fit("killed", checkpoint_every_steps=2, max_failures=0)
     monkeypatch.undo()
     resumed = project.fit("killed", checkpoint_every_steps=2)
     assert "going on after step 2" in capsys.readouterr().out
     assert resumed.state == untouched.state
+
+
+@pytest.mark.usefixtures("two_cpus")
+def test_what_a_nan_has_ended_is_not_tried_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Diverged):
+        project.fit("hopeless", lr=1e9, max_failures=5)
+    assert "max_failures" not in capsys.readouterr().out
 
 
 def die_after_a_checkpoint(config: dict[str, fit.Job]) -> None:

@@ -69,6 +69,16 @@ def test_the_loss_of_a_short_last_batch_is_a_mean_like_the_others_t02(tiny_base:
     assert len(losses) == 3 and losses == pytest.approx([losses[0]] * 3, rel=1e-4)
 
 
+def test_a_step_in_parts_is_the_step_t02(tiny_base: Path, start: Path, val: Rows) -> None:
+    few = encoded(tiny_base, tiny.rows(41))
+    whole, parts = (
+        Run(dials(tiny_base, lr=1e-3, max_rows_at_once=rows), start, few, val).finish() for rows in (None, 5)
+    )
+    assert whole.state.step == parts.state.step
+    for ours, theirs in zip(whole.state.history, parts.state.history, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+
+
 @pytest.mark.parametrize("rate", [1.0, 1e9])
 def test_a_diverging_rate_ends_the_training_with_the_step_and_the_remedy(
     tiny_base: Path, start: Path, rows: Rows, val: Rows, rate: float

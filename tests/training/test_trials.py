@@ -7,7 +7,7 @@ import pytest
 
 from tests.training.learning import dials
 from training import trials
-from training.params import SearchSpace, TuneParams
+from training.params import Between, SearchSpace, TuneParams
 from training.trials import SearchFailed, Trial
 
 
@@ -38,27 +38,33 @@ def test_a_score_of_nought_is_a_score() -> None:
     assert trials.best_of([trial(0, None, 1, "failed: x"), trial(1, 0.0)]).trial == "01"
 
 
-def test_candidates_are_a_seeded_sample_without_repeats() -> None:
-    params = dials(Path("/"))
-    tried = trials.candidates(params, tune(trials=3), rows=100)
-    assert len(tried) == 3 and len({tuple(each.items()) for each in tried}) == 3
-    assert tried == trials.candidates(params, tune(trials=3), rows=100)
-    whole = trials.candidates(params, tune(trials=99), rows=100)
-    assert len(whole) == 4 and whole[0] == {name: choices[0] for name, choices in tune().space.named().items()}
-    assert tried == [each for each in whole if each in tried]
-    assert tried != trials.candidates(params, tune(trials=3, seed=8), rows=100)
+def test_the_train_branchs_own_settings_are_a_trial_where_the_space_holds_them() -> None:
+    params = dials(Path("/"), lr=2e-3)
+    between = SearchSpace(lr=Between(low=1e-3, high=1e-2), batch_size=[8, 16])
+    assert trials.own(params, trials.space(params, tune(space=between), rows=100)) == {"lr": 2e-3, "batch_size": 16}
+    assert trials.own(params, trials.space(params, tune(), rows=100)) is None, "2e-3 is none of the choices"
+    assert trials.own(dials(Path("/"), lr=2e-2), trials.space(params, tune(space=between), rows=100)) is None
+
+
+def test_a_range_has_two_ends() -> None:
+    with pytest.raises(ValueError, match=r"low 0\.01 is not below high 0\.001"):
+        Between(low=1e-2, high=1e-3)
+
+
+def test_a_rate_is_tried_as_it_is_written_down() -> None:
+    assert trials.rounded({"lr": 1.23456e-4, "batch_size": 16}) == {"lr": 1.23e-4, "batch_size": 16}
 
 
 def test_batches_are_cut_to_the_rows_there_are_and_then_not_tried_twice() -> None:
-    tried = trials.candidates(dials(Path("/")), tune(trials=9), rows=10)
-    assert sorted(each["batch_size"] for each in tried) == [8, 8, 10, 10]
-    assert {each["batch_size"] for each in trials.candidates(dials(Path("/")), tune(trials=9), rows=5)} == {5}
+    params = dials(Path("/"))
+    assert trials.space(params, tune(), rows=10)["batch_size"] == [8, 10]
+    assert trials.space(params, tune(), rows=5)["batch_size"] == [5]
 
 
 def test_a_batch_that_does_not_divide_over_the_workers_is_refused_before_any_trial() -> None:
     space = SearchSpace(batch_size=[16, 9])
     with pytest.raises(SearchFailed, match=r"tune\.space.*batch_size 9 does not divide"):
-        trials.candidates(dials(Path("/"), num_workers=2), tune(space=space), rows=100)
+        trials.space(dials(Path("/"), num_workers=2), tune(space=space), rows=100)
 
 
 def test_a_search_over_nothing_is_refused_with_the_remedy() -> None:
